@@ -1,0 +1,1 @@
+"""Can the results be trusted?"""

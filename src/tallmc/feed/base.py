@@ -1,0 +1,67 @@
+"""The contract of a feed."""
+
+import abc
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Int, PyTree
+
+
+class Window(eqx.Module):
+    """A fixed number of rows, of which the first `count` are meant.
+
+    Args:
+        rows: Pytree of arrays with the window's rows along the first axis.
+        count: Rows that count; the others are padding.
+        size: Rows in all.
+    """
+
+    rows: PyTree
+    count: Int[Array, ""]
+    size: int = eqx.field(static=True)
+
+    @property
+    def valid(self) -> Bool[Array, " size"]:
+        """Which rows count."""
+        return jnp.arange(self.size, dtype=jnp.int32) < self.count
+
+
+class Feed(eqx.Module):
+    """Shows each test a sequence of windows: disjoint, in random order, every row exactly once if it sees them all.
+
+    A feed is two things: how rows are laid out (`arrange`, once, before anything is compiled) and which rows the
+    next window holds (`start`, `advance`, `read`, inside compiled code).
+    """
+
+    num_rows: eqx.AbstractVar[int]
+    batch_size: eqx.AbstractVar[int]
+
+    @abc.abstractmethod
+    def arrange(self, data: PyTree, seed: int) -> PyTree:
+        """Lays out the data the way `read` wants it; `seed` decides any shuffle."""
+
+    @abc.abstractmethod
+    def start(self, key: Array) -> PyTree:
+        """The cursor of a new test: an independent random subset and order."""
+
+    @abc.abstractmethod
+    def advance(self, cursor: PyTree) -> PyTree:
+        """The cursor of the same test's next window."""
+
+    @abc.abstractmethod
+    def read(self, data: PyTree, cursor: PyTree) -> Window:
+        """The rows at the cursor, from arranged data."""
+
+    @property
+    def num_windows(self) -> int:
+        """Windows it takes to see every row once."""
+        return -(-self.num_rows // self.batch_size)
+
+
+def check_sizes(num_rows: int, batch_size: int) -> int:
+    """The window that is really used: never more than there are rows."""
+    if batch_size < 1:
+        raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+    if num_rows > 2**30:
+        raise ValueError(f"{num_rows} rows do not fit 32-bit row numbers; at most {2**30} rows can be held in memory")
+    return min(batch_size, num_rows)

@@ -1,0 +1,77 @@
+"""Uniformly random rows, gathered one by one: the pristine feed that the fast one is compared with."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Int, PyTree, UInt32
+
+from tallmc.feed.base import Feed, Window, check_sizes
+
+_ROUNDS = 6
+
+
+class _Cursor(eqx.Module):
+    seen: Int[Array, ""]
+    round_keys: UInt32[Array, " rounds"]
+
+
+class IndexedFeed(Feed):
+    """Gathers rows in an independent pseudo-random permutation per test.
+
+    The permutation is a Feistel network over the row numbers (cycle-walking past the numbers that are no row), so it
+    takes no memory, and a window is any part of it: rows come uniformly and without replacement.
+
+    Args:
+        num_rows: Rows of data.
+        batch_size: Rows in a window; one above `num_rows` means all rows.
+    """
+
+    num_rows: int = eqx.field(static=True)
+    batch_size: int = eqx.field(static=True)
+
+    def __init__(self, num_rows: int, batch_size: int):
+        self.num_rows = num_rows
+        self.batch_size = check_sizes(num_rows, batch_size)
+
+    def arrange(self, data: PyTree, seed: int) -> PyTree:
+        """Nothing to lay out: any row can be gathered."""
+        del seed
+        return jax.tree.map(jnp.asarray, data)
+
+    def start(self, key: Array) -> _Cursor:
+        """Draws the keys of a fresh permutation."""
+        return _Cursor(jnp.int32(0), jax.random.bits(key, (_ROUNDS,), jnp.uint32))
+
+    def advance(self, cursor: _Cursor) -> _Cursor:
+        """Moves on along the permutation."""
+        return _Cursor(cursor.seen + self.batch_size, cursor.round_keys)
+
+    def read(self, data: PyTree, cursor: _Cursor) -> Window:
+        """Gathers the next rows of the permutation."""
+        ranks = cursor.seen + jnp.arange(self.batch_size, dtype=jnp.int32)
+        indices = self._permute(jnp.minimum(ranks, self.num_rows - 1).astype(jnp.uint32), cursor.round_keys)
+        rows = jax.tree.map(lambda leaf: leaf[indices.astype(jnp.int32)], data)
+        count = jnp.clip(self.num_rows - cursor.seen, 0, self.batch_size)
+        return Window(rows, count, self.batch_size)
+
+    def _permute(self, ranks: Array, round_keys: Array) -> Array:
+        half_bits = max((self.num_rows - 1).bit_length() + 1, 2) // 2
+        low_mask = jnp.uint32(2**half_bits - 1)
+
+        def encrypt(number: Array) -> Array:
+            left, right = number >> jnp.uint32(half_bits), number & low_mask
+            for i in range(_ROUNDS):
+                left, right = right, left ^ (_mix(right ^ round_keys[i]) & low_mask)
+            return (left << jnp.uint32(half_bits)) | right
+
+        def walk(number: Array) -> Array:
+            return jnp.where(number < self.num_rows, number, encrypt(number))
+
+        return jax.lax.while_loop(lambda n: jnp.any(n >= self.num_rows), walk, encrypt(ranks))
+
+
+def _mix(word: Array) -> Array:
+    """The 32-bit finaliser of MurmurHash3: every input bit flips every output bit with probability one half."""
+    word = (word ^ (word >> jnp.uint32(16))) * jnp.uint32(0x85EBCA6B)
+    word = (word ^ (word >> jnp.uint32(13))) * jnp.uint32(0xC2B2AE35)
+    return word ^ (word >> jnp.uint32(16))

@@ -1,0 +1,160 @@
+"""The contract: what a proposal, an acceptance rule and a kernel are. Read this first.
+
+A chain is a small state machine. In a *round* it is shown one window of rows and adds them to the evidence for or
+against its current proposal; when its acceptance rule has seen enough, the chain moves or stays and draws the next
+proposal. A *transition* is as many rounds as one decision takes.
+"""
+
+import abc
+import enum
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+
+import equinox as eqx
+from jaxtyping import Array, ArrayLike, Bool, Int, PyTree, Real
+
+from tallmc.feed import Window
+from tallmc.posterior import Posterior
+
+State = TypeVar("State")
+Evidence = TypeVar("Evidence")
+
+
+class Move(NamedTuple):
+    """A proposed position and `log q(old | new) - log q(new | old)`, Jacobian included; nothing else."""
+
+    position: PyTree
+    log_ratio: Real[Array, ""]
+
+
+class Proposal(eqx.Module):
+    """Suggests where to go next. Knows nothing of acceptance rules."""
+
+    @abc.abstractmethod
+    def propose(self, key: Array, position: PyTree, posterior: Posterior) -> Move:
+        """Draws one proposal."""
+
+    def rescaled(self, step_size: Real[Array, ""]) -> "Proposal":
+        """The same proposal with steps `step_size` times as long; warm-up tunes that factor."""
+        del step_size
+        return self
+
+    def check(self, position: PyTree) -> None:
+        """Raises `ValueError` if this proposal cannot move such a position."""
+        del position
+
+
+class Guarantee(enum.Enum):
+    """What a rule promises about the chance that it accepts."""
+
+    EXACT = "exact"  # equal to its formula
+    BOUNDED = "bounded"  # within a stated error of its formula
+    ASYMPTOTIC = "asymptotic"  # tends to its formula as the batch grows
+
+
+class Verdict(NamedTuple):
+    """Whether a rule has seen enough, and if so what it decides."""
+
+    done: Bool[Array, ""]
+    accept: Bool[Array, ""]
+
+
+class AcceptanceRule(eqx.Module, Generic[Evidence]):
+    """Decides from rows whether a chain moves. Knows nothing of proposals.
+
+    A rule draws all its randomness in `init`, so that its rounds are pure arithmetic. Once it has been shown every
+    row it must be done.
+    """
+
+    guarantee: ClassVar[Guarantee]
+    reference: ClassVar[str]
+    target_acceptance: ClassVar[float]
+    """Share of accepted proposals at which a random walk explores fastest under this rule."""
+
+    batch_size: eqx.AbstractVar[int]
+    """Rows in a window."""
+
+    @abc.abstractmethod
+    def init(self, key: Array, offset: Real[Array, ""], num_rows: int) -> Evidence:
+        """Starts a test; `offset` is the part of the log acceptance ratio that needs no data."""
+
+    @abc.abstractmethod
+    def observe(self, evidence: Evidence, log_ratios: Real[Array, " rows"], window: Window) -> Evidence:
+        """Adds one window: `log_ratios[i]` is row i's log likelihood ratio, zero where the window is padding."""
+
+    @abc.abstractmethod
+    def verdict(self, evidence: Evidence) -> Verdict:
+        """Whether this is enough, and what follows from it."""
+
+    def decisive_rows(self, num_rows: int) -> int:
+        """Rows that a decision rests on at least."""
+        del num_rows
+        return self.batch_size
+
+    def stats(self, evidence: Evidence) -> dict[str, Array]:
+        """What a reader wants to know of a finished test; one number a name."""
+        del evidence
+        return {}
+
+    @abc.abstractmethod
+    def acceptance_probability(self, log_ratio: ArrayLike) -> Real[Array, "..."]:
+        """The formula: the chance to accept if the log acceptance ratio over all rows is `log_ratio`."""
+
+
+class Info(NamedTuple):
+    """What a reader is told of a transition.
+
+    Args:
+        accepted: Whether the chain moved.
+        rows: Rows the transition consumed.
+        nonfinite: Whether the proposal was rejected for a log ratio that was not a finite number.
+        stats: What the rule adds.
+    """
+
+    accepted: Bool[Array, ""]
+    rows: Int[Array, ""]
+    nonfinite: Bool[Array, ""]
+    stats: dict[str, Any]
+
+
+class Kernel(eqx.Module, Generic[State]):
+    """Moves one chain: `observe` windows until done, then `conclude`. Kernels can be made of kernels."""
+
+    @property
+    @abc.abstractmethod
+    def batch_size(self) -> int:
+        """Rows in the windows that `observe` wants."""
+
+    @abc.abstractmethod
+    def init(self, key: Array, position: PyTree, posterior: Posterior) -> State:
+        """The state before the first round."""
+
+    @abc.abstractmethod
+    def observe(self, state: State, posterior: Posterior, window: Window) -> tuple[State, Bool[Array, ""]]:
+        """One round: weighs a window. Returns the state and whether this is enough to conclude."""
+
+    @abc.abstractmethod
+    def conclude(self, key: Array, state: State, posterior: Posterior) -> tuple[State, Info]:
+        """Ends the transition: moves or stays, and makes the next proposal."""
+
+    @abc.abstractmethod
+    def position(self, state: State) -> PyTree:
+        """Where the chain is."""
+
+    def adapt(self, state: State, info: Info, gain: Real[Array, ""]) -> State:
+        """Tunes the kernel after a transition; `gain` falls during the warm-up and is zero after it."""
+        del info, gain
+        return state
+
+    def decisive_rows(self, num_rows: int) -> int:
+        """Rows that a decision rests on at least."""
+        del num_rows
+        return self.batch_size
+
+    def step_size(self, state: State) -> Real[Array, ""] | None:
+        """What `adapt` has made of the step size, as a factor; None if nothing is tuned."""
+        del state
+        return None
+
+    def check(self, position: PyTree) -> None:
+        """Raises `ValueError` if this kernel cannot move such a position."""
+        del position

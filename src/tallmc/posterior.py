@@ -1,0 +1,97 @@
+"""What is sampled: a likelihood for one row, a prior, and many rows."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PyTree, Real
+
+
+def _flat_prior(position: PyTree) -> float:
+    """The improper flat prior."""
+    del position
+    return 0.0
+
+
+class Posterior(eqx.Module):
+    """A posterior over many rows: `log_prior(position) + sum_i log_likelihood(position, row_i) / temperature`.
+
+    Args:
+        log_likelihood: `log_likelihood(position, row) -> scalar` for *one* row. The library batches it, scales it by
+            the number of rows and counts how often it is called.
+        data: Pytree of arrays with one common first axis, a row being one index along it.
+        log_prior: `log_prior(position) -> scalar`; flat if left out. Minus infinity marks a position outside the
+            support.
+        temperature: Divides the log likelihood. Changing it never recompiles anything.
+        bounds: Bounds on the change of a row's log likelihood, for the rules that need them.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> posterior = Posterior(lambda mean, row: -0.5 * (row - mean) ** 2, jnp.arange(5.0))
+        >>> posterior.num_rows
+        5
+    """
+
+    log_likelihood: Callable[[PyTree, PyTree], Real[Array, ""]]
+    data: PyTree
+    log_prior: Callable[[PyTree], Real[Array, ""]]
+    temperature: Real[Array, ""]
+    bounds: Any
+    num_rows: int = eqx.field(static=True)
+
+    def __init__(
+        self,
+        log_likelihood: Callable[[PyTree, PyTree], Any],
+        data: PyTree,
+        log_prior: Callable[[PyTree], Any] = _flat_prior,
+        temperature: float | Array = 1.0,
+        bounds: Any = None,
+    ):
+        self.num_rows = _num_rows(data)
+        self.log_likelihood = log_likelihood
+        self.data = data
+        self.log_prior = log_prior
+        if not (np.isfinite(temperature) and temperature > 0):
+            raise ValueError(f"temperature must be a positive number, got {temperature}")
+        self.temperature = jnp.asarray(temperature, jnp.result_type(float))
+        self.bounds = bounds
+
+    def at_temperature(self, temperature: float | Array) -> "Posterior":
+        """The same posterior at another temperature."""
+        return eqx.tree_at(lambda p: p.temperature, self, jnp.asarray(temperature, self.temperature.dtype))
+
+    def log_likelihoods(self, position: PyTree, rows: PyTree) -> Real[Array, " rows"]:
+        """Log likelihood of each of a batch of rows, before temperature."""
+        return jax.vmap(self.log_likelihood, in_axes=(None, 0))(position, rows)
+
+    def log_ratios(self, position: PyTree, proposed: PyTree, rows: PyTree) -> Real[Array, " rows"]:
+        """Each row's evidence for `proposed` against `position`, tempered."""
+        change = self.log_likelihoods(proposed, rows) - self.log_likelihoods(position, rows)
+        return change / self.temperature.astype(change.dtype)
+
+    def log_density(self, position: PyTree, rows: PyTree) -> Real[Array, ""]:
+        """Unnormalised log density if `rows` were all the data there is."""
+        total = jnp.sum(self.log_likelihoods(position, rows))
+        return self.log_prior(position) + total / self.temperature.astype(total.dtype)
+
+
+def _num_rows(data: PyTree) -> int:
+    leaves = jax.tree.leaves(data)
+    if not leaves:
+        raise ValueError("data holds no arrays; pass an array or a pytree of arrays with one row per first index")
+    lengths = set()
+    for path, leaf in jax.tree.leaves_with_path(data):
+        if not hasattr(leaf, "shape") or leaf.ndim == 0:
+            name = jax.tree_util.keystr(path) or "data"
+            raise ValueError(f"{name} must be an array with one row per first index; wrap scalars in a closure instead")
+        lengths.add(leaf.shape[0])
+    if len(lengths) > 1:
+        shapes = {jax.tree_util.keystr(path): leaf.shape for path, leaf in jax.tree.leaves_with_path(data)}
+        raise ValueError(f"columns have different lengths: {shapes}; give every array the same first axis")
+    (num_rows,) = lengths
+    if num_rows == 0:
+        raise ValueError("data has zero rows; a posterior needs at least one")
+    return int(num_rows)

@@ -1,0 +1,5 @@
+"""Proposals, one a file."""
+
+from tallmc.proposals.random_walk import RandomWalk
+
+__all__ = ["RandomWalk"]

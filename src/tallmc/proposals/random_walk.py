@@ -1,0 +1,75 @@
+"""The random walk: a normal step that does not care where it starts."""
+
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, PyTree, Real
+
+from tallmc.kernel import Move, Proposal
+from tallmc.posterior import Posterior
+
+
+class RandomWalk(Proposal):
+    """Adds a centred normal step to the position.
+
+    Args:
+        scale: One standard deviation for all coordinates, one for each (an array of `d` numbers, or a pytree like
+            the position), or the lower Cholesky factor of the steps' covariance (`d` by `d`, in the order in which
+            `jax.flatten_util.ravel_pytree` lays out a position).
+
+    Example:
+        >>> RandomWalk(0.1).scale.shape
+        ()
+    """
+
+    scale: Real[Array, "..."]
+
+    def __init__(self, scale: float | Sequence[float] | PyTree):
+        if hasattr(scale, "ndim") or isinstance(scale, int | float):
+            array = np.asarray(scale)
+        else:
+            array = np.asarray(ravel_pytree(jax.tree.map(jnp.asarray, scale))[0])
+        _check_scale(array)
+        self.scale = jnp.asarray(array, jnp.result_type(float))
+
+    def propose(self, key: Array, position: PyTree, posterior: Posterior) -> Move:
+        """Draws a step; the walk is symmetric, so its log ratio is zero."""
+        del posterior
+        flat, unravel = ravel_pytree(position)
+        noise = jax.random.normal(key, flat.shape, flat.dtype)
+        scale = self.scale.astype(flat.dtype)
+        step = scale @ noise if scale.ndim == 2 else scale * noise
+        return Move(unravel(flat + step), jnp.zeros((), flat.dtype))
+
+    def rescaled(self, step_size: Real[Array, ""]) -> "RandomWalk":
+        """Steps `step_size` times as long."""
+        return eqx.tree_at(lambda walk: walk.scale, self, self.scale * step_size)
+
+    def check(self, position: PyTree) -> None:
+        """The scale must fit the number of coordinates."""
+        size = ravel_pytree(position)[0].size
+        if self.scale.ndim and self.scale.shape[-1] != size:
+            raise ValueError(
+                f"RandomWalk's scale has {self.scale.shape[-1]} entries but a position has {size} coordinates; "
+                f"pass one number, {size} numbers, or a {size} x {size} Cholesky factor"
+            )
+
+
+def _check_scale(scale: np.ndarray) -> None:
+    if not np.all(np.isfinite(scale)):
+        raise ValueError("RandomWalk's scale must be finite")
+    if scale.ndim < 2 and not np.all(scale > 0):
+        raise ValueError(f"RandomWalk's scale is a standard deviation and must be positive, got {scale}")
+    if scale.ndim == 2 and not (
+        scale.shape[0] == scale.shape[1] and np.all(np.triu(scale, 1) == 0) and np.all(np.diag(scale) > 0)
+    ):
+        raise ValueError(
+            "a matrix scale must be a lower Cholesky factor with a positive diagonal: "
+            "pass numpy.linalg.cholesky(covariance)"
+        )
+    if scale.ndim > 2:
+        raise ValueError(f"RandomWalk's scale must be a number, a vector or a matrix, got {scale.ndim} axes")

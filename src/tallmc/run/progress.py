@@ -1,0 +1,65 @@
+"""The progress bar, silence where nobody is looking, and Ctrl-C."""
+
+import contextlib
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+Update = Callable[[int, dict[str, np.ndarray]], None]
+
+
+@contextlib.contextmanager
+def progress_bar(total: int, num_warmup: int, *, show: bool, console: Console | None = None) -> Iterator[Update]:
+    """Gives a function `update(finished, recent_stats)` to call between blocks.
+
+    Nothing is drawn if `show` is false or output is not a terminal.
+    """
+    console = console or Console(stderr=True)
+    if not (show and console.is_terminal):
+        yield lambda finished, stats: None
+        return
+    columns: tuple[Any, ...] = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[note]}"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, transient=False) as progress:
+        task = progress.add_task("compiling", total=total, note="")
+
+        def update(finished: int, stats: dict[str, np.ndarray]) -> None:
+            phase, note = ("warm-up ", "") if finished <= num_warmup else ("sampling", "")
+            if stats["rows"].size:
+                note = f"accepted {stats['accepted'].mean():.2f}  rows/step {stats['rows'].mean():,.0f}"
+            progress.update(task, completed=finished, description=phase, note=note)
+
+        yield update
+
+
+@contextlib.contextmanager
+def stop_on_interrupt() -> Iterator[Callable[[], bool]]:
+    """Turns the first Ctrl-C into a flag, so that a block ends cleanly; a second one interrupts at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    pressed = threading.Event()
+    previous = signal.getsignal(signal.SIGINT)
+
+    def press(number: int, frame: object) -> None:
+        if pressed.is_set():
+            raise KeyboardInterrupt
+        pressed.set()
+
+    signal.signal(signal.SIGINT, press)
+    try:
+        yield pressed.is_set
+    finally:
+        signal.signal(signal.SIGINT, previous)

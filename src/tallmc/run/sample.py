@@ -1,0 +1,145 @@
+"""`tm.sample`: the one call that most people need."""
+
+import time
+from collections.abc import Iterator
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PyTree
+
+from tallmc.acceptance import MHMinibatch
+from tallmc.diagnostics.precision import check_precision
+from tallmc.feed import Feed, InMemoryFeed
+from tallmc.kernel import Kernel
+from tallmc.keys import as_key
+from tallmc.metropolis import MetropolisHastings
+from tallmc.posterior import Posterior
+from tallmc.proposals import RandomWalk
+from tallmc.run import checks
+from tallmc.run.chain import Chain, Problem, draw_like, start_chain
+from tallmc.run.drivers import Driver, pick_driver
+from tallmc.run.progress import progress_bar, stop_on_interrupt
+from tallmc.run.records import Layout
+from tallmc.run.result import Run
+
+_SECONDS_PER_BLOCK = 0.3
+_FIRST_BLOCK = 16
+
+
+def sample(
+    posterior: Posterior,
+    kernel: Kernel | None = None,
+    *,
+    init: PyTree = None,
+    num_samples: int = 1000,
+    num_warmup: int = 1000,
+    num_chains: int = 4,
+    rng_key: int | Array = 0,
+    progress: bool = True,
+    driver: Driver | None = None,
+    feed: type[Feed] = InMemoryFeed,
+) -> Run:
+    """Draws from a posterior.
+
+    Args:
+        posterior: What to draw from.
+        kernel: How to move; a random walk with minibatch tests if left out.
+        init: Where to start: one position for all chains, or one with a leading chain axis.
+        num_samples: Draws to keep of each chain.
+        num_warmup: Draws before those, during which the kernel tunes its step size. 0 tunes nothing.
+        num_chains: Independent chains.
+        rng_key: Int or JAX key. The same key gives the same chains, however they are scheduled.
+        progress: Whether to show a progress bar, if output is a terminal.
+        driver: How chains are scheduled; picked by device if left out.
+        feed: How rows are drawn; contiguous windows of shuffled data if left out.
+
+    Returns:
+        The draws and what they cost. Ctrl-C ends the run early and returns what there is.
+
+    Example:
+        >>> import jax.numpy as jnp, tallmc as tm
+        >>> rows = jnp.linspace(-2.0, 2.0, 10_000)
+        >>> posterior = tm.Posterior(lambda mean, row: -0.5 * (row - mean) ** 2, rows, temperature=1000.0)
+        >>> kernel = tm.MetropolisHastings(tm.RandomWalk(0.5), tm.MHMinibatch())
+        >>> run = tm.sample(posterior, kernel, init=0.0, num_samples=100, num_warmup=100)
+        >>> run.samples.shape
+        (4, 100)
+    """
+    if not isinstance(posterior, Posterior):
+        raise ValueError(f"posterior must be a tm.Posterior, not {type(posterior).__name__}")
+    checks.check_counts(num_samples, num_warmup, num_chains)
+    checks.check_data(posterior)
+    positions = checks.one_position_per_chain(posterior, init, num_chains)
+    if kernel is None:
+        kernel = MetropolisHastings(RandomWalk(0.1), MHMinibatch())
+        print("tallmc: no kernel given; using MetropolisHastings(RandomWalk(0.1), MHMinibatch()), tuned in warm-up")
+    checks.check_kernel(kernel, positions)
+    typical, setup_rows = checks.check_start(posterior, positions)
+    first = jax.tree.map(lambda leaf: leaf[0], positions)
+    check_precision(posterior, kernel, first, typical)
+
+    key_shuffle, key_chains = jax.random.split(as_key(rng_key))
+    shuffle_seed = int(jax.random.bits(key_shuffle))
+    rows = feed(posterior.num_rows, kernel.batch_size)  # pyright: ignore[reportCallIssue]
+    arranged = eqx.tree_at(lambda p: p.data, posterior, rows.arrange(posterior.data, shuffle_seed))
+    problem = Problem(kernel, arranged, rows, jnp.int32(num_warmup))
+    chains = _start_chains(problem, jax.random.split(key_chains, num_chains), positions)
+
+    started = time.perf_counter()
+    chains, draws, layout, complete = _drive(
+        driver or pick_driver(num_chains), problem, chains, num_samples, num_warmup, show=progress
+    )
+    return Run.collect(
+        draws=layout.unpack(draws),
+        kernel=kernel,
+        posterior=posterior,
+        step_size=_step_size(kernel, chains),
+        setup_rows=setup_rows,
+        shuffle_seed=shuffle_seed,
+        seconds=time.perf_counter() - started,
+        interrupted=not complete,
+    )
+
+
+@eqx.filter_jit
+def _start_chains(problem: Problem, keys: Array, positions: PyTree) -> Chain:
+    return jax.vmap(lambda key, position: start_chain(problem, key, position))(keys, positions)
+
+
+def _step_size(kernel: Kernel, chains: Chain) -> np.ndarray | None:
+    factor = jax.vmap(kernel.step_size)(chains.state)
+    return None if factor is None else np.asarray(factor)
+
+
+def _drive(
+    driver: Driver, problem: Problem, chains: Chain, num_samples: int, num_warmup: int, *, show: bool
+) -> tuple[Chain, dict[str, np.ndarray], Layout, bool]:
+    """Runs blocks of transitions until every chain has all its draws, or the user has had enough."""
+    layout = Layout(draw_like(problem, jax.tree.map(lambda leaf: leaf[0], chains)))
+    work = driver.load(chains, layout.empty((chains.finished.shape[0], num_samples)))
+    total = num_warmup + num_samples
+    with progress_bar(total, num_warmup, show=show) as update, stop_on_interrupt() as interrupted:
+        for until in _blocks(total):
+            before = int(driver.finished(work).min())
+            work = driver.advance(problem, work, until)
+            update(until, layout.unpack(driver.peek(work, before - num_warmup, until - num_warmup)).stats)
+            if interrupted():
+                break
+    chains, records = driver.unload(work)
+    drawn = int(np.clip(int(chains.finished.min()) - num_warmup, 0, num_samples))
+    if drawn == 0:
+        raise KeyboardInterrupt("stopped during warm-up: no draws to return")
+    return chains, {name: array[:, :drawn] for name, array in records.items()}, layout, drawn == num_samples
+
+
+def _blocks(total: int) -> Iterator[int]:
+    """Targets such that a block takes a fraction of a second, whatever a transition takes."""
+    finished, block = 0, _FIRST_BLOCK
+    while finished < total:
+        started = time.perf_counter()
+        finished = min(total, finished + block)
+        yield finished
+        seconds = time.perf_counter() - started
+        block = max(1, int(block * np.clip(_SECONDS_PER_BLOCK / max(seconds, 1e-6), 0.1, 8)))

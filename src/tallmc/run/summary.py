@@ -1,0 +1,87 @@
+"""A run in one table and a few lines."""
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas
+
+if TYPE_CHECKING:
+    from tallmc.run.result import Run
+
+
+@dataclasses.dataclass(frozen=True)
+class Summary:
+    """A table of estimates, and what they cost.
+
+    Args:
+        table: One line a coordinate, from arviz-stats.
+        costs: One number a name.
+        notes: What a reader must not miss.
+    """
+
+    table: pandas.DataFrame
+    costs: dict[str, float]
+    notes: tuple[str, ...]
+
+    @classmethod
+    def of(cls, table: pandas.DataFrame, run: "Run") -> "Summary":
+        """Adds the costs of a run to its table."""
+        rows, num_rows = run.stats["rows"], run.posterior.num_rows
+        worst = float(np.min(table["ess_bulk"])) if "ess_bulk" in table else float("nan")
+        costs = {
+            "acceptance": float(run.stats["accepted"].mean()),
+            "rows_mean": float(rows.mean()),
+            "rows_median": float(np.median(rows)),
+            "rows_95": float(np.quantile(rows, 0.95)),
+            "rows_max": float(rows.max()),
+            "share_of_rows": float(rows.mean() / num_rows),
+            "used_all_rows": float(run.stats["used_all_rows"].mean()),
+            # Two likelihoods a row: at the current position and at the proposed one.
+            "evaluations_per_ess": (2 * float(rows.sum(dtype=float)) + run.setup_rows) / worst,
+            "nonfinite": float(run.stats["nonfinite"].sum()),
+        }
+        if "error" in run.stats:
+            costs["error_mean"] = float(run.stats["error"].mean())
+        return cls(table, costs, tuple(_notes(costs, table, run)))
+
+    def __str__(self) -> str:
+        costs = self.costs
+        lines = [
+            _readable(self.table),
+            "",
+            f"accepted        {costs['acceptance']:.3f}",
+            f"rows per step   mean {costs['rows_mean']:,.0f}, median {costs['rows_median']:,.0f}, "
+            f"95 % {costs['rows_95']:,.0f}, max {costs['rows_max']:,.0f}; "
+            f"{100 * costs['share_of_rows']:.3g} % of all rows on average",
+            f"all rows used   in {100 * costs['used_all_rows']:.3g} % of the tests",
+            f"likelihood evaluations per effective sample (worst coordinate)   {costs['evaluations_per_ess']:,.0f}",
+        ]
+        if "error_mean" in costs:
+            lines.append(f"estimated error of the acceptance probability   {costs['error_mean']:.1e} on average")
+        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
+
+    def _repr_html_(self) -> str:
+        return f"{self.table.to_html(float_format='{:.4g}'.format)}<pre>{str(self).split(chr(10) * 2, 1)[1]}</pre>"
+
+
+def _readable(table: pandas.DataFrame) -> str:
+    renamed = table.rename(columns={"eti90_lb": "5%", "eti90_ub": "95%"})
+    for name in ("ess_bulk", "ess_tail"):
+        if name in renamed:
+            renamed[name] = [f"{value:,.0f}" for value in renamed[name]]
+    return renamed.to_string(float_format="{:.4g}".format)
+
+
+def _notes(costs: dict[str, float], table: pandas.DataFrame, run: "Run") -> list[str]:
+    notes = []
+    if run.interrupted:
+        notes.append(f"stopped early: {run.num_draws} draws of each chain")
+    if costs["nonfinite"]:
+        notes.append(
+            f"{costs['nonfinite']:.0f} proposals were rejected because a row's log likelihood ratio was not finite"
+        )
+    worst = float(np.max(table["r_hat"])) if "r_hat" in table and run.num_chains > 1 else 1.0
+    if worst > 1.05:
+        notes.append(f"R-hat is up to {worst:.2f}: the chains have not mixed; draw more or start better")
+    return notes
