@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+IN_DOUBLE_PRECISION := tests/laws tests/test_drivers.py tests/test_sample.py tests/test_moments.py \
+	tests/test_precision.py tests/test_models.py
 
 .PHONY: setup demo test test-slow lint bench docs clean
 
@@ -17,7 +19,8 @@ demo: $(READY)
 	$(BIN)/tallmc demo
 
 test: $(READY)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2
+	TALLMC_X64=1 $(BIN)/python -m pytest -n 2 $(IN_DOUBLE_PRECISION)
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow

@@ -2,6 +2,7 @@
 
 from importlib.metadata import PackageNotFoundError, version
 
+from tallmc import models
 from tallmc.acceptance import (
     CorrectionLaw,
     Exact,
@@ -48,6 +49,7 @@ __all__ = [
     "Verdict",
     "Window",
     "correction_law",
+    "models",
     "ridge_correction",
     "sample",
 ]

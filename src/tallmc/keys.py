@@ -7,9 +7,11 @@ needs 3. Written out without the loop the same generator, giving the same bits, 
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.extend.random import define_prng_impl
 from jaxtyping import Array, UInt32
 
@@ -68,19 +70,22 @@ unrolled_threefry = define_prng_impl(
 )
 
 
-def as_key(rng_key: int | Array) -> Array:
+def as_key(rng_key: Any) -> Array:
     """Turns an int or a JAX key into a key that is fast inside a compiled loop.
 
     Keys of JAX's default generator keep their numbers: only the compiled code differs. Keys of another generator
     are used as they are.
+
+    Args:
+        rng_key: An int or a JAX key, new style or old.
 
     Example:
         >>> import jax
         >>> bool(jax.random.uniform(as_key(3)) == jax.random.uniform(jax.random.key(3)))
         True
     """
-    if isinstance(rng_key, int):
-        rng_key = jax.random.key(rng_key, impl="threefry2x32")
+    if isinstance(rng_key, int | np.integer):
+        rng_key = jax.random.key(int(rng_key), impl="threefry2x32")
     if not hasattr(rng_key, "dtype"):
         raise ValueError(f"rng_key must be an int or a JAX key, not {type(rng_key).__name__}")
     if not jnp.issubdtype(rng_key.dtype, jax.dtypes.prng_key):

@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, PyTree, Real
 
+from tallmc.arithmetic import ordered_sum
 from tallmc.feed import Window
 from tallmc.kernel import AcceptanceRule, Info, Kernel, Proposal
 from tallmc.posterior import Posterior
@@ -39,9 +40,12 @@ class MetropolisHastings(Kernel[MetropolisState]):
 
     def __check_init__(self):
         if not isinstance(self.proposal, Proposal):
-            raise ValueError(f"proposal must be a Proposal such as tm.RandomWalk(0.1), not {self.proposal!r}")
+            raise ValueError(
+                f"proposal must be a Proposal such as tm.RandomWalk(0.1), not {type(self.proposal).__name__}"
+            )
         if not isinstance(self.rule, AcceptanceRule):
-            raise ValueError(f"rule must be an AcceptanceRule such as tm.MHMinibatch(), not {self.rule!r}")
+            name = type(self.rule).__name__
+            raise ValueError(f"rule must be an AcceptanceRule such as tm.MHMinibatch(), not {name}")
 
     @property
     def batch_size(self) -> int:
@@ -62,7 +66,7 @@ class MetropolisHastings(Kernel[MetropolisState]):
         """Hands each row's log ratio to the rule."""
         log_ratios = posterior.log_ratios(state.position, state.proposed, window.rows)
         log_ratios = jnp.where(window.valid, log_ratios, 0)
-        finite = jnp.all(jnp.isfinite(log_ratios))
+        finite = jnp.isfinite(ordered_sum(log_ratios))  # a sum is finite only if all its terms are
         evidence = self.rule.observe(state.evidence, log_ratios, window)
         state = eqx.tree_at(
             lambda s: (s.evidence, s.finite, s.rows), state, (evidence, finite, state.rows + window.count)

@@ -5,21 +5,7 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Int, Real
 
-_LANES = 8
-
-
-def ordered_sum(values: Real[Array, "*k n"]) -> Real[Array, "*k"]:
-    """Sum over the last axis in a fixed order: eight running sums, then halves added to halves.
-
-    A compiler may reorder a plain reduction, differently for one chain than for many. This order is part of the
-    program, so that a chain alone is, bit for bit, the chain it is among others; and it rounds less.
-    """
-    padding = -values.shape[-1] % _LANES
-    values = jnp.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, padding)])
-    lanes = jnp.sum(values.reshape(*values.shape[:-1], -1, _LANES), axis=-2)
-    lanes = lanes[..., :4] + lanes[..., 4:]
-    lanes = lanes[..., :2] + lanes[..., 2:]
-    return lanes[..., 0] + lanes[..., 1]
+from tallmc.arithmetic import ordered_sum, rounded
 
 
 class Moments(eqx.Module):
@@ -41,15 +27,18 @@ class Moments(eqx.Module):
     @classmethod
     def of(cls, values: Real[Array, " n"], valid: Bool[Array, " n"], count: Int[Array, ""]) -> "Moments":
         """The moments of the `count` valid ones among `values`."""
+        if not values.size:
+            return cls.empty(values.dtype)
         # Deviations from any one value cancel as little as deviations from the mean, and need no second pass.
         pivot = values[0]
         deviations = jnp.where(valid, values - pivot, 0)
-        squares = deviations * deviations
-        sums = ordered_sum(jnp.stack([deviations, squares, squares * deviations]))
+        squares = rounded(deviations * deviations)
+        total, total_squares = ordered_sum(deviations), ordered_sum(squares)
+        total_cubes = ordered_sum(rounded(squares * deviations))
         number = count.astype(values.dtype)
-        shift = sums[0] / jnp.maximum(number, 1)
-        spread = sums[1] - shift * sums[0]
-        cubes = sums[2] - 3 * shift * sums[1] + 2 * shift * shift * sums[0]
+        shift = rounded(total / jnp.maximum(number, 1))
+        spread = total_squares - rounded(shift * total)
+        cubes = total_cubes - rounded(3 * shift * total_squares) + rounded(2 * shift * shift * total)
         return cls(jnp.stack([number, pivot + shift, spread, cubes]))
 
     count = property(lambda self: self.packed[0], doc="How many.")
@@ -66,11 +55,11 @@ class Moments(eqx.Module):
         count = self.count + other.count
         share = other.count / jnp.maximum(count, 1)
         gap = other.mean - self.mean
-        spread = gap * gap * self.count * share
-        cross = 3 * gap * ((1 - share) * other.squares - share * self.squares)
-        cubes = self.cubes + other.cubes + spread * gap * (1 - 2 * share) + cross
+        spread = rounded(gap * gap * self.count * share)
+        cross = rounded((1 - share) * other.squares) - rounded(share * self.squares)
+        cubes = self.cubes + other.cubes + rounded(spread * gap * (1 - 2 * share)) + rounded(3 * gap * cross)
         squares = self.squares + other.squares + spread
-        return Moments(jnp.stack([count, self.mean + gap * share, squares, cubes]))
+        return Moments(jnp.stack([count, self.mean + rounded(gap * share), squares, cubes]))
 
     @property
     def variance(self) -> Real[Array, ""]:
@@ -80,5 +69,5 @@ class Moments(eqx.Module):
     @property
     def skewness(self) -> Real[Array, ""]:
         """Third central moment in units of the standard deviation; zero if nothing varies."""
-        spread = jnp.maximum(self.squares, jnp.finfo(self.packed.dtype).tiny)
-        return self.cubes * jnp.sqrt(self.count / spread) / spread
+        spread = jnp.where(self.squares > 0, self.squares, 1)
+        return jnp.where(self.squares > 0, self.cubes * jnp.sqrt(self.count / spread) / spread, 0)

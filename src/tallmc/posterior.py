@@ -54,14 +54,12 @@ class Posterior(eqx.Module):
         self.log_likelihood = log_likelihood
         self.data = data
         self.log_prior = log_prior
-        if not (np.isfinite(temperature) and temperature > 0):
-            raise ValueError(f"temperature must be a positive number, got {temperature}")
-        self.temperature = jnp.asarray(temperature, jnp.result_type(float))
+        self.temperature = _check_temperature(temperature)
         self.bounds = bounds
 
     def at_temperature(self, temperature: float | Array) -> "Posterior":
         """The same posterior at another temperature."""
-        return eqx.tree_at(lambda p: p.temperature, self, jnp.asarray(temperature, self.temperature.dtype))
+        return eqx.tree_at(lambda p: p.temperature, self, _check_temperature(temperature))
 
     def log_likelihoods(self, position: PyTree, rows: PyTree) -> Real[Array, " rows"]:
         """Log likelihood of each of a batch of rows, before temperature."""
@@ -78,15 +76,24 @@ class Posterior(eqx.Module):
         return self.log_prior(position) + total / self.temperature.astype(total.dtype)
 
 
+def _check_temperature(temperature: float | Array) -> Array:
+    if not (np.isfinite(temperature) and temperature > 0):
+        raise ValueError(f"temperature must be a positive number, got {temperature}")
+    return jnp.asarray(temperature, jnp.result_type(float))
+
+
 def _num_rows(data: PyTree) -> int:
     leaves = jax.tree.leaves(data)
     if not leaves:
         raise ValueError("data holds no arrays; pass an array or a pytree of arrays with one row per first index")
     lengths = set()
     for path, leaf in jax.tree.leaves_with_path(data):
-        if not hasattr(leaf, "shape") or leaf.ndim == 0:
+        if not isinstance(leaf, np.ndarray | jax.Array) or leaf.ndim == 0:
             name = jax.tree_util.keystr(path) or "data"
-            raise ValueError(f"{name} must be an array with one row per first index; wrap scalars in a closure instead")
+            raise ValueError(
+                f"{name} must be an array with one row per first index, not {type(leaf).__name__}; "
+                "convert lists and data frames with numpy.asarray"
+            )
         lengths.add(leaf.shape[0])
     if len(lengths) > 1:
         shapes = {jax.tree_util.keystr(path): leaf.shape for path, leaf in jax.tree.leaves_with_path(data)}

@@ -70,7 +70,7 @@ def check_sigma(sigma: float) -> None:
     if not 0 < sigma < LOGISTIC_SD:
         raise ValueError(
             f"sigma must lie between 0 and the logistic law's standard deviation, {LOGISTIC_SD:.4f}; got {sigma}. "
-            "1.0 is accurate to 1e-7; 1.4 halves the rows and is accurate to 6e-4"
+            "1.0 is accurate to 1e-7; 1.4 halves the rows and is accurate to 5e-4"
         )
 
 

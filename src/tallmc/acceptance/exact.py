@@ -5,6 +5,7 @@ from typing import ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, ArrayLike, Real
 
 from tallmc.acceptance.full_sum import FullSum
@@ -55,5 +56,5 @@ class Exact(AcceptanceRule[FullSum]):
 
 def check_batch_size(batch_size: int) -> None:
     """Every rule reads at least one row at a time."""
-    if not isinstance(batch_size, int) or batch_size < 1:
+    if isinstance(batch_size, bool) or not isinstance(batch_size, int | np.integer) or batch_size < 1:
         raise ValueError(f"batch_size must be a whole number of at least 1, got {batch_size!r}")

@@ -4,8 +4,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Int, Real
 
+from tallmc.arithmetic import ordered_sum
 from tallmc.feed import Window
-from tallmc.moments import ordered_sum
 
 
 class FullSum(eqx.Module):

@@ -10,12 +10,15 @@ from jaxtyping import Array, ArrayLike, Int, Real
 
 from tallmc.acceptance.correction import correction_law
 from tallmc.acceptance.exact import check_batch_size
+from tallmc.arithmetic import rounded
 from tallmc.feed import Window
 from tallmc.kernel import AcceptanceRule, Guarantee, Verdict
 from tallmc.moments import Moments
 
 _PILOT_SIZE = 32
-_INFLATION = 1.5
+_FEWEST_DECISIVE_ROWS = 50  # below this a mean of skewed rows is not normal enough
+_INFLATION = 1.5  # rows to read for each that the pilot asks for, because the pilot may be wrong
+_GROSSLY_WRONG = 2.0  # a noise variance this many times too large shows that the pilot was
 _OWN_SHARE = 1 / 3
 
 
@@ -68,12 +71,12 @@ class MHMinibatch(AcceptanceRule[MinibatchEvidence]):
     def __init__(self, batch_size: int = 100, sigma: float = 1.0, max_error: float | None = None):
         check_batch_size(batch_size)
         law = correction_law(sigma)
-        if max_error is not None and max_error <= law.max_error:
+        if max_error is not None and not max_error > law.max_error:
             raise ValueError(
                 f"max_error = {max_error} is out of reach: the correction law at sigma = {sigma} is itself accurate to "
                 f"{law.max_error:.1e}; allow a larger error or use a smaller sigma"
             )
-        self.batch_size = batch_size
+        self.batch_size = int(batch_size)
         self.max_error = max_error
         self.sigma = float(sigma)
         self.law_error = law.max_error
@@ -109,16 +112,18 @@ class MHMinibatch(AcceptanceRule[MinibatchEvidence]):
         pilot, test = evidence.pilot, evidence.test
         all_seen = evidence.seen >= evidence.num_rows
         planned = pilot.variance * num_rows**2
-        needed = planned / (self.sigma**2 / _INFLATION + planned / num_rows)
+        needed = planned / (self.sigma**2 / _INFLATION + rounded(planned / num_rows))
         noise = self._noise_variance(evidence)
-        enough = (test.count >= needed) & (test.count > 1) & (noise < self.sigma**2)
+        # To read on whenever the noise looks a little too large would bring the stopping bias back.
+        enough = (test.count >= jnp.maximum(needed, _FEWEST_DECISIVE_ROWS)) & (noise < _GROSSLY_WRONG * self.sigma**2)
         if self.max_error is not None:
             enough &= self._error(evidence) <= self.max_error
 
         mean = jnp.where(all_seen, pilot.merge(test).mean, test.mean)
         missing = self.sigma**2 - jnp.where(all_seen, 0, noise)
-        top_up = evidence.normal * jnp.sqrt(jnp.maximum(missing, 0))
-        return Verdict(enough | all_seen, evidence.offset + num_rows * mean + top_up + evidence.correction > 0)
+        top_up = rounded(evidence.normal * jnp.sqrt(jnp.maximum(missing, 0)))
+        total = evidence.offset + rounded(num_rows * mean) + top_up + evidence.correction
+        return Verdict(enough | all_seen, total > 0)
 
     def stats(self, evidence: MinibatchEvidence) -> dict[str, Array]:
         """The estimated error of the acceptance probability."""
@@ -131,9 +136,9 @@ class MHMinibatch(AcceptanceRule[MinibatchEvidence]):
     def _noise_variance(self, evidence: MinibatchEvidence) -> Real[Array, ""]:
         """Variance of the estimated log ratio, rows being drawn without replacement."""
         num_rows = float(evidence.num_rows)
-        variance = _OWN_SHARE * evidence.test.variance + (1 - _OWN_SHARE) * evidence.pilot.variance
+        own, planned = rounded(_OWN_SHARE * evidence.test.variance), rounded((1 - _OWN_SHARE) * evidence.pilot.variance)
         count = jnp.maximum(evidence.test.count, 1)
-        return variance * num_rows**2 / count * (1 - count / num_rows)
+        return (own + planned) * num_rows**2 / count * (1 - rounded(count / num_rows))
 
     def _error(self, evidence: MinibatchEvidence) -> Real[Array, ""]:
         """First Edgeworth term of the estimate's noise, plus the law's own error.
@@ -143,4 +148,4 @@ class MHMinibatch(AcceptanceRule[MinibatchEvidence]):
         """
         noise = self._noise_variance(evidence)
         cumulant = evidence.test.skewness * noise * jnp.sqrt(noise / jnp.maximum(evidence.test.count, 1))
-        return jnp.abs(cumulant) / 48 + self.law_error
+        return rounded(jnp.abs(cumulant) / 48) + self.law_error

@@ -69,7 +69,10 @@ class InMemoryFeed(Feed):
         first = cursor.offset + position
         first = jnp.where(first >= self.num_rows, first - self.num_rows, first)
         rows = jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, first, self.batch_size), data)
-        count = jnp.minimum(self.batch_size, self.num_rows - position)
+        if self.num_rows % self.batch_size:
+            count = jnp.minimum(self.batch_size, self.num_rows - position)
+        else:  # no window is partial, and a compiler that knows it masks nothing
+            count = jnp.int32(self.batch_size)
         return Window(rows, count, self.batch_size)
 
 

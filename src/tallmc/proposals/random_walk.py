@@ -9,6 +9,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, PyTree, Real
 
+from tallmc.arithmetic import rounded
 from tallmc.kernel import Move, Proposal
 from tallmc.posterior import Posterior
 
@@ -42,7 +43,7 @@ class RandomWalk(Proposal):
         flat, unravel = ravel_pytree(position)
         noise = jax.random.normal(key, flat.shape, flat.dtype)
         scale = self.scale.astype(flat.dtype)
-        step = scale @ noise if scale.ndim == 2 else scale * noise
+        step = scale @ noise if scale.ndim == 2 else rounded(scale * noise)
         return Move(unravel(flat + step), jnp.zeros((), flat.dtype))
 
     def rescaled(self, step_size: Real[Array, ""]) -> "RandomWalk":
@@ -54,8 +55,8 @@ class RandomWalk(Proposal):
         size = ravel_pytree(position)[0].size
         if self.scale.ndim and self.scale.shape[-1] != size:
             raise ValueError(
-                f"RandomWalk's scale has {self.scale.shape[-1]} entries but a position has {size} coordinates; "
-                f"pass one number, {size} numbers, or a {size} x {size} Cholesky factor"
+                f"RandomWalk's scale is for {self.scale.shape[-1]} coordinates but a position has {size}; "
+                f"pass one number, an array of {size}, or a {size} x {size} Cholesky factor"
             )
 
 

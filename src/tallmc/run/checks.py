@@ -112,5 +112,6 @@ def check_start(posterior: Posterior, positions: PyTree) -> tuple[float, int]:
 def check_kernel(kernel: Kernel, positions: PyTree) -> None:
     """The kernel can move such positions."""
     if not isinstance(kernel, Kernel):
-        raise ValueError(f"kernel must be a Kernel such as tm.MetropolisHastings(proposal, rule), not {kernel!r}")
+        name = type(kernel).__name__
+        raise ValueError(f"kernel must be a Kernel such as tm.MetropolisHastings(proposal, rule), not {name}")
     kernel.check(jax.tree.map(lambda leaf: leaf[0], positions))

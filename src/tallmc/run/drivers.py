@@ -3,8 +3,9 @@
 import abc
 import operator
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -13,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Int
 
 from tallmc.run.chain import Chain, Problem, conclude_transition, observe_window
-from tallmc.run.native import is_unsupported, native
+from tallmc.run.native import native
 from tallmc.run.records import Record, pack
 
 
@@ -21,8 +22,8 @@ class Driver(eqx.Module):
     """Moves chains in blocks; between blocks the host looks on."""
 
     @abc.abstractmethod
-    def load(self, chains: Chain, records: Record) -> Any:
-        """Takes over stacked chains and records (leading axis: chain)."""
+    def load(self, problem: Problem, chains: Chain, records: Record) -> Any:
+        """Takes over stacked chains and records (leading axis: chain), and makes ready to move them."""
 
     @abc.abstractmethod
     def advance(self, problem: Problem, work: Any, until: int) -> Any:
@@ -41,10 +42,16 @@ class Driver(eqx.Module):
         """Hands stacked chains and records back."""
 
 
-def pick_driver(num_chains: int) -> Driver:
-    """One chain at a time on a CPU, all together on an accelerator."""
-    del num_chains
+def pick_driver() -> Driver:
+    """One chain at a time on a CPU, where branches are cheap; all together on an accelerator, where width is."""
     return ChainByChain() if jax.default_backend() == "cpu" else Together()
+
+
+class Pieces(NamedTuple):
+    """Work of `ChainByChain`: a compiled loop, and one chain with its records a piece."""
+
+    loop: Callable[..., tuple[Chain, Record]]
+    pieces: list[tuple[Chain, Record]]
 
 
 class ChainByChain(Driver):
@@ -56,35 +63,35 @@ class ChainByChain(Driver):
 
     num_threads: int | None = None
 
-    def load(self, chains: Chain, records: Record) -> list[tuple[Chain, Record]]:
-        """One piece of work a chain."""
+    def load(self, problem: Problem, chains: Chain, records: Record) -> Pieces:
+        """One piece of work a chain. The loop is compiled here, once, before any threads start."""
         count = chains.finished.shape[0]
-        return [jax.tree.map(operator.itemgetter(i), (chains, records)) for i in range(count)]
+        pieces = [jax.tree.map(operator.itemgetter(i), (chains, records)) for i in range(count)]
+        return Pieces(_compiled_loop(problem, *pieces[0]), pieces)
 
-    def advance(self, problem: Problem, work: list[tuple[Chain, Record]], until: int) -> list[tuple[Chain, Record]]:
+    def advance(self, problem: Problem, work: Pieces, until: int) -> Pieces:
         """Moves every chain to exactly `until` transitions."""
         target = jnp.int32(until)
-        # One chain that has nothing to do compiles the loop before the threads start.
-        run = _compiled_loop(problem, *work[0])
 
         def move(piece: tuple[Chain, Record]) -> tuple[Chain, Record]:
-            return jax.block_until_ready(run(problem, *piece, target))
+            return jax.block_until_ready(work.loop(problem, *piece, target))
 
         with ThreadPoolExecutor(self.num_threads or os.cpu_count()) as pool:
-            return list(pool.map(move, work))
+            return Pieces(work.loop, list(pool.map(move, work.pieces)))
 
-    def finished(self, work: list[tuple[Chain, Record]]) -> Int[np.ndarray, " chains"]:
+    def finished(self, work: Pieces) -> Int[np.ndarray, " chains"]:
         """Transitions each chain has made."""
-        return np.asarray([chain.finished for chain, _ in work])
+        return np.asarray([chain.finished for chain, _ in work.pieces])
 
-    def peek(self, work: list[tuple[Chain, Record]], start: int, stop: int) -> dict[str, np.ndarray]:
+    def peek(self, work: Pieces, start: int, stop: int) -> dict[str, np.ndarray]:
         """Looks at the first chain."""
-        return {name: np.asarray(array)[max(start, 0) : max(stop, 0)] for name, array in work[0][1].items()}
+        _, record = work.pieces[0]
+        return {name: np.asarray(array)[max(start, 0) : max(stop, 0)] for name, array in record.items()}
 
-    def unload(self, work: list[tuple[Chain, Record]]) -> tuple[Chain, dict[str, np.ndarray]]:
+    def unload(self, work: Pieces) -> tuple[Chain, dict[str, np.ndarray]]:
         """Stacks the chains again."""
-        chains = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(chain for chain, _ in work))
-        return chains, jax.tree.map(lambda *leaves: np.stack(leaves), *(record for _, record in work))
+        chains = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(chain for chain, _ in work.pieces))
+        return chains, jax.tree.map(lambda *leaves: np.stack(leaves), *(record for _, record in work.pieces))
 
 
 def _loop(problem: Problem, chain: Chain, record: Record, until: Int[Array, ""]) -> tuple[Chain, Record]:
@@ -108,17 +115,16 @@ _thunk_loop = eqx.filter_jit(_loop)
 _native_loop = eqx.filter_jit(native(_loop))
 
 
-def _compiled_loop(problem: Problem, chain: Chain, record: Record) -> Any:
-    if problem.feed.batch_size > _LARGEST_NATIVE_WINDOW:
-        _thunk_loop(problem, chain, record, chain.finished)
-        return _thunk_loop
-    try:
-        _native_loop(problem, chain, record, chain.finished)
-    except jax.errors.JaxRuntimeError as error:
-        if not is_unsupported(error):
-            raise
-        return _thunk_loop
-    return _native_loop
+def _compiled_loop(problem: Problem, chain: Chain, record: Record) -> Callable[..., tuple[Chain, Record]]:
+    """The loop in its faster form. A chain that is told to go nowhere compiles it."""
+    if problem.feed.batch_size <= _LARGEST_NATIVE_WINDOW:
+        try:
+            _native_loop(problem, chain, record, chain.finished)
+            return _native_loop
+        except jax.errors.JaxRuntimeError:  # an operation that cannot be part of one piece
+            pass
+    _thunk_loop(problem, chain, record, chain.finished)
+    return _thunk_loop
 
 
 class Together(Driver):
@@ -130,8 +136,9 @@ class Together(Driver):
 
     rounds: int = eqx.field(default=256, static=True)
 
-    def load(self, chains: Chain, records: Record) -> tuple[Chain, Record]:
+    def load(self, problem: Problem, chains: Chain, records: Record) -> tuple[Chain, Record]:
         """Stacked as they are."""
+        del problem
         return chains, records
 
     def advance(self, problem: Problem, work: tuple[Chain, Record], until: int) -> tuple[Chain, Record]:

@@ -14,7 +14,8 @@ def native(function: Callable[..., Any]) -> Callable[..., Any]:
     XLA runs a compiled loop on a CPU as a list of small kernels, handed out one by one. A round of a chain is some
     thirty of them, a few nanoseconds of work each at fifty nanoseconds of overhead. XLA emits calls that carry the
     marks set here as a whole instead: the same arithmetic, three times as fast for windows of a few hundred rows.
-    Where the mark means nothing to the compiler, nothing is lost but that.
+    Where the mark means nothing to the compiler, nothing is lost but that. Some operations (a sort, a factorisation)
+    need XLA's runtime: with one of those inside, compilation fails, and the caller has to do without.
     """
     inner: Callable[..., Any] = eqx.filter_jit(function)
 
@@ -25,8 +26,3 @@ def native(function: Callable[..., Any]) -> Callable[..., Any]:
         return jax.tree.unflatten(structure, leaves)
 
     return outer
-
-
-def is_unsupported(error: Exception) -> bool:
-    """Whether XLA refused to emit a call as one piece: some operations need its runtime."""
-    return "UNIMPLEMENTED" in str(error)

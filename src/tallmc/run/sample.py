@@ -89,7 +89,7 @@ def sample(
 
     started = time.perf_counter()
     chains, draws, layout, complete = _drive(
-        driver or pick_driver(num_chains), problem, chains, num_samples, num_warmup, show=progress
+        driver or pick_driver(), problem, chains, num_samples, num_warmup, show=progress
     )
     return Run.collect(
         draws=layout.unpack(draws),
@@ -118,9 +118,9 @@ def _drive(
 ) -> tuple[Chain, dict[str, np.ndarray], Layout, bool]:
     """Runs blocks of transitions until every chain has all its draws, or the user has had enough."""
     layout = Layout(draw_like(problem, jax.tree.map(lambda leaf: leaf[0], chains)))
-    work = driver.load(chains, layout.empty((chains.finished.shape[0], num_samples)))
     total = num_warmup + num_samples
     with progress_bar(total, num_warmup, show=show) as update, stop_on_interrupt() as interrupted:
+        work = driver.load(problem, chains, layout.empty((chains.finished.shape[0], num_samples)))
         for until in _blocks(total):
             before = int(driver.finished(work).min())
             work = driver.advance(problem, work, until)

@@ -1,0 +1,122 @@
+"""The command line: arguments in, one clear line out where they are wrong."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from typer.core import TyperGroup
+
+import tallmc
+
+# Typer carries its own copy of Click or not, by version; what it raises for bad arguments is this in both cases.
+_UsageError: Any = typer.BadParameter.__base__
+
+
+class _OneLineErrors(TyperGroup):
+    """Says what is wrong with the input in one line on stderr and exits with code 2."""
+
+    def main(self, args: Sequence[str] | None = None, *others: Any, **extra: Any) -> Any:  # pyright: ignore
+        """Runs a command; `ValueError` is how the library says that an argument is wrong."""
+        args = list(sys.argv[1:] if args is None else args) or ["--help"]
+        extra.update(standalone_mode=False, prog_name="tallmc")
+        try:
+            code = super().main(args, *others, **extra)
+        except _UsageError as error:
+            _fail(f"{error.format_message()} (see tallmc --help)", error.exit_code)
+        except (ValueError, OSError) as error:
+            _fail(str(error), 2)
+        except (KeyboardInterrupt, typer.Abort):
+            _fail("interrupted", 130)
+        else:
+            sys.exit(code if isinstance(code, int) else 0)
+
+
+def _fail(message: str, code: int) -> None:
+    print(f"tallmc: {' '.join(message.split())}", file=sys.stderr)
+    sys.exit(code)
+
+
+app = typer.Typer(cls=_OneLineErrors, add_completion=False, rich_markup_mode="markdown")
+
+
+def _show_version(wanted: bool) -> bool:
+    if wanted:
+        print(f"tallmc {tallmc.__version__}")
+        raise typer.Exit
+    return wanted
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Bayesian posteriors over millions of rows, at a few hundred rows a step."""
+    del version
+
+
+@app.command()
+def demo(
+    rows: Annotated[int, typer.Option(min=1, help="Rows to generate.")] = 1_000_000,
+    columns: Annotated[int, typer.Option(min=1, help="Columns, the intercept included.")] = 10,
+    temperature: Annotated[
+        float | None,
+        typer.Option(
+            help="Divides the log likelihood. A minibatch test reads some 10 times rows / temperature rows.",
+            show_default="rows / 50: all rows together are worth 50",
+        ),
+    ] = None,
+    draws: Annotated[int, typer.Option(min=20, help="Draws of each chain; the exact run may get fewer.")] = 20_000,
+    warmup: Annotated[int, typer.Option(min=0, help="Draws before those, to tune the step size.")] = 1_000,
+    chains: Annotated[int, typer.Option(min=1, help="Chains of either run.")] = 4,
+    exact_seconds: Annotated[float, typer.Option(min=0.1, help="Time for the exact run.")] = 25.0,
+    seed: Annotated[int, typer.Option(min=0, help="Of the rows and the chains.")] = 0,
+    report: Annotated[Path, typer.Option(help="Where to write the report.")] = Path("tallmc-demo.html"),
+) -> None:
+    """Logistic regression on generated rows: minibatch tests against exact ones.
+
+    Both run on the same rows, one after the other. Prints both posteriors side by side, how far they agree, what
+    either cost and the ratio of their speeds; writes an HTML report. Takes about a minute on two cores.
+    """
+    from tallmc.commands.demo import DemoSettings, run_demo
+
+    settings = DemoSettings(
+        rows=rows,
+        columns=columns,
+        temperature=temperature,
+        draws=draws,
+        warmup=warmup,
+        chains=chains,
+        exact_seconds=exact_seconds,
+        seed=seed,
+        report=report,
+    )
+    run_demo(settings, _console())
+
+
+@app.command()
+def doctor() -> None:
+    """Show what is installed and test that it gives right answers.
+
+    Prints versions, devices and precision, then tests acceptance rules against their formulas, drivers against each
+    other and posteriors against their closed form. Takes some ten seconds. Exits with code 1 if a test fails.
+    """
+    from tallmc.commands.doctor import run_doctor
+
+    if not run_doctor(_console()):
+        raise typer.Exit(1)
+
+
+def _console() -> Console:
+    # Piped output has no width of its own; 80 columns would break the tables.
+    console = Console()
+    return console if console.is_terminal else Console(width=120)
+
+
+def main() -> None:
+    """Entry point of the `tallmc` command."""
+    app()

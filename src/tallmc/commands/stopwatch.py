@@ -1,0 +1,69 @@
+"""Times a run block by block, so that compilation can be told apart from sampling."""
+
+import time
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Int
+
+from tallmc.run.chain import Chain, Problem
+from tallmc.run.drivers import Driver
+from tallmc.run.records import Record
+
+
+class Lap(NamedTuple):
+    """One block: how long it took, and the transitions that all chains made in it."""
+
+    seconds: float
+    transitions: int
+
+
+class Stopwatch(Driver):
+    """Drives chains as another driver does, and takes the time.
+
+    Args:
+        inner: The driver that does the work.
+        laps: Where the times go.
+    """
+
+    inner: Driver
+    laps: list[Lap] = eqx.field(default_factory=list, static=True)
+
+    def load(self, problem: Problem, chains: Chain, records: Record) -> Any:
+        """Times what the inner driver does before it starts, which may be all of the compilation."""
+        started = time.perf_counter()
+        work = self.inner.load(problem, chains, records)
+        self.laps.append(Lap(time.perf_counter() - started, 0))
+        return work
+
+    def advance(self, problem: Problem, work: Any, until: int) -> Any:
+        """Times one block."""
+        before, started = int(self.inner.finished(work).sum()), time.perf_counter()
+        work = self.inner.advance(problem, work, until)
+        after = int(self.inner.finished(work).sum())  # waits for the block to end
+        self.laps.append(Lap(time.perf_counter() - started, after - before))
+        return work
+
+    def finished(self, work: Any) -> Int[np.ndarray, " chains"]:
+        """Left to the inner driver."""
+        return self.inner.finished(work)
+
+    def peek(self, work: Any, start: int, stop: int) -> dict[str, np.ndarray]:
+        """Left to the inner driver."""
+        return self.inner.peek(work, start, stop)
+
+    def unload(self, work: Any) -> tuple[Chain, dict[str, np.ndarray]]:
+        """Left to the inner driver."""
+        return self.inner.unload(work)
+
+    @property
+    def compile_seconds(self) -> float:
+        """Compilation, and the few transitions of the first block."""
+        return sum(lap.seconds for lap in self.laps[:2])
+
+    @property
+    def steps_per_second(self) -> float:
+        """Transitions of all chains together, per second, without the first block."""
+        laps = self.laps[2:] or self.laps[1:]
+        return sum(lap.transitions for lap in laps) / sum(lap.seconds for lap in laps)

@@ -1,0 +1,55 @@
+"""Turns what a caller passes as data into float columns, or says what is wrong with it."""
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike, Real
+
+Numbers: TypeAlias = ArrayLike | Sequence[Any]
+"""What NumPy can make an array of: arrays, numbers, and lists of them."""
+
+
+def float_column(name: str, values: Numbers, num_axes: int) -> Array | np.ndarray:
+    """The values as a float array of `num_axes` axes, in their own precision or the finest that JAX now allows.
+
+    Example:
+        >>> float_column("y", [0, 1], 1).dtype.kind
+        'f'
+    """
+    array = values if isinstance(values, jax.Array) else np.asarray(values)
+    kinds = "a vector with one number a row" if num_axes == 1 else "a matrix with one line a row"
+    if array.ndim != num_axes:
+        raise ValueError(f"{name} must be {kinds}, but its shape is {array.shape}; reshape it first")
+    if array.dtype.kind not in "buif" and not jnp.issubdtype(array.dtype, jnp.floating):
+        raise ValueError(f"{name} must hold numbers, not {array.dtype}; convert it to floats first")
+    finest = jnp.result_type(float)
+    if jnp.issubdtype(array.dtype, jnp.floating) and array.dtype.itemsize <= finest.itemsize:
+        return array
+    return array.astype(finest)
+
+
+class NormalPrior(eqx.Module):
+    """A centred normal prior, up to a constant.
+
+    Args:
+        precision: Inverse of the variance: one number for all coordinates, or one for each; zero is flat.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> float(NormalPrior(jnp.asarray(4.0))(jnp.ones(2)))
+        -4.0
+    """
+
+    precision: Real[Array, "..."]
+
+    def __check_init__(self):
+        if not (np.all(np.isfinite(self.precision)) and np.all(np.asarray(self.precision) >= 0)):
+            raise ValueError(f"a prior's precision must be a finite number of at least 0, got {self.precision}")
+
+    def __call__(self, position: Real[Array, " d"]) -> Real[Array, ""]:
+        """The log density."""
+        return -0.5 * jnp.sum(self.precision.astype(position.dtype) * position**2)

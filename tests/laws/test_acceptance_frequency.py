@@ -1,0 +1,80 @@
+"""Law: a rule accepts as often as its formula says, to the error its guarantee allows.
+
+Each assertion compares a frequency of 40,000 independent tests with a probability, at 5 standard errors: 6e-7 false
+alarms each, about 5e-5 for the file. Seeds are fixed.
+"""
+
+import numpy as np
+import pytest
+
+import tallmc as tm
+from tests.controls import Overconfident, Textbook
+from tests.registry import FEEDS, RULES
+from tests.simulate import decide, exponential, normal, population
+
+NUM_TESTS = 40_000
+ALLOWED = {tm.Guarantee.EXACT: 0.0, tm.Guarantee.ASYMPTOTIC: 0.005}
+
+
+def excess_error(rule, feed, log_ratios, num_tests=NUM_TESTS, offset=0.0):
+    """Distance from the formula beyond what guarantee and chance allow; positive is a failure."""
+    frequency, _ = decide(rule, feed, log_ratios, num_tests, offset=offset)
+    expected = float(rule.acceptance_probability(float(np.sum(log_ratios)) + offset))
+    chance = 5 * np.sqrt(max(expected * (1 - expected), 1 / num_tests) / num_tests)
+    return abs(frequency - expected) - ALLOWED[rule.guarantee] - chance
+
+
+@pytest.mark.parametrize("log_ratio", [-2.0, 0.0, 0.7])
+@pytest.mark.parametrize("name", RULES)
+def test_acceptance_frequency_is_the_formula(name, log_ratio):
+    log_ratios = population(normal, num_rows=1013, variance=60.0, log_ratio=log_ratio)
+    assert excess_error(RULES[name](), tm.InMemoryFeed, log_ratios) <= 0
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_the_part_without_data_counts_too(name):
+    log_ratios = population(normal, num_rows=1013, variance=60.0, log_ratio=1.5)
+    assert excess_error(RULES[name](), tm.InMemoryFeed, log_ratios, offset=-1.0) <= 0
+
+
+@pytest.mark.parametrize("feed", FEEDS)
+@pytest.mark.parametrize("num_rows", [1, 3, 101])
+@pytest.mark.parametrize("name", ["exact", "exact_barker", "mh_minibatch", "mh_minibatch_small_windows"])
+def test_few_rows_are_no_special_case(name, num_rows, feed):
+    log_ratios = population(normal, num_rows, variance=30.0, log_ratio=-0.5) if num_rows > 1 else np.array([-0.5])
+    assert excess_error(RULES[name](), FEEDS[feed], log_ratios, num_tests=10_000) <= 0
+
+
+@pytest.mark.parametrize("name", ["mh_minibatch", "mh_minibatch_wide"])
+def test_windows_and_uniform_indices_accept_equally_often(name):
+    log_ratios = population(exponential, num_rows=20_011, variance=70.0, log_ratio=0.3)
+    (windows, _), (indices, _) = (decide(RULES[name](), feed, log_ratios, NUM_TESTS) for feed in FEEDS.values())
+    assert abs(windows - indices) < 5 * np.sqrt(2 * 0.25 / NUM_TESTS)
+
+
+@pytest.mark.parametrize("log_ratio", [-1.5, 0.0, 1.5])
+@pytest.mark.parametrize("variance_at_first_look", [0.5, 0.9])
+def test_skewed_rows_do_not_bias_the_stopping(variance_at_first_look, log_ratio):
+    """Exponential tails, windows of 50 rows: within 0.005 of the logistic function."""
+    log_ratios = population(exponential, 100_003, 50 * variance_at_first_look, log_ratio)
+    assert excess_error(tm.MHMinibatch(batch_size=50), tm.InMemoryFeed, log_ratios) <= 0
+
+
+def test_the_textbook_rule_is_biased():
+    """Negative control: the printed algorithm is off by 0.03, more than the law allows."""
+    log_ratios = population(exponential, 100_003, 50 * 0.9, 0.0)
+    assert excess_error(Textbook(batch_size=50), tm.InMemoryFeed, log_ratios) > 0
+
+
+def test_a_rule_that_accepts_too_often_is_caught():
+    """Negative control."""
+    log_ratios = population(normal, num_rows=1013, variance=60.0, log_ratio=0.0)
+    assert excess_error(Overconfident(batch_size=256), tm.InMemoryFeed, log_ratios) > 0
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_every_rule_declares_what_it_promises(name):
+    rule = RULES[name]()
+    assert isinstance(rule.guarantee, tm.Guarantee)
+    assert rule.reference
+    assert 0 < rule.target_acceptance < 1

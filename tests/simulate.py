@@ -1,0 +1,52 @@
+"""Runs single acceptance tests on rows whose log ratios are given: the slow, plain twin of a chain."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tallmc.keys import as_key
+
+
+@eqx.filter_jit
+def _decide(rule, feed, rows, keys, offset):
+    def one(key):
+        key_rule, key_feed = jax.random.split(key)
+        evidence = rule.init(key_rule, offset, feed.num_rows)
+
+        def look(carry):
+            evidence, cursor, seen, _ = carry
+            window = feed.read(rows, cursor)
+            evidence = rule.observe(evidence, jnp.where(window.valid, window.rows, 0), window)
+            return evidence, feed.advance(cursor), seen + window.count, rule.verdict(evidence).done
+
+        start = (evidence, feed.start(key_feed), jnp.int32(0), jnp.bool_(False))
+        evidence, _, seen, _ = jax.lax.while_loop(lambda carry: ~carry[3], look, start)
+        return rule.verdict(evidence).accept, seen
+
+    return jax.lax.map(one, keys, batch_size=256)
+
+
+def decide(rule, feed_class, log_ratios, num_tests, seed=0, offset=0.0):
+    """Acceptance frequency and mean rows of `num_tests` independent tests on rows with the given log ratios."""
+    feed = feed_class(len(log_ratios), rule.batch_size)
+    dtype = jnp.result_type(float)
+    rows = feed.arrange(jnp.asarray(log_ratios, dtype), seed)
+    keys = jax.random.split(as_key(seed), num_tests)
+    accepted, seen = _decide(rule, feed, rows, keys, jnp.asarray(offset, dtype))
+    return float(np.mean(accepted)), float(np.mean(seen))
+
+
+def population(draw, num_rows, variance, log_ratio, seed=0):
+    """Rows whose log ratios add up to `log_ratio`; N^2 times their variance is `variance`."""
+    values = draw(np.random.default_rng(seed), num_rows)
+    values = (values - values.mean()) / values.std()
+    return (log_ratio + values * np.sqrt(variance)) / num_rows
+
+
+def normal(generator, size):
+    return generator.normal(size=size)
+
+
+def exponential(generator, size):
+    return generator.exponential(size=size)

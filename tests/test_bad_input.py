@@ -1,0 +1,184 @@
+"""Bad input gets a clear error that names the fix, before anything is compiled."""
+
+import subprocess
+import sys
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import tallmc as tm
+from tests.registry import real
+
+
+def log_likelihood(position, row):
+    return -0.5 * (row - position) ** 2
+
+
+ROWS = np.linspace(-1, 1, 50)
+KERNEL = tm.MetropolisHastings(tm.RandomWalk(0.1), tm.MHMinibatch())
+
+
+def sample(posterior=None, kernel=KERNEL, **options):
+    if posterior is None:
+        posterior = tm.Posterior(log_likelihood, np.asarray(real(ROWS)))
+    return tm.sample(posterior, kernel, **({"init": 0.0, "num_samples": 2, "num_warmup": 0} | options))
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"x": np.zeros(3), "y": np.zeros(4)}, "different lengths"),
+        (np.zeros(0), "zero rows"),
+        ({"x": np.zeros(3), "y": 2.0}, "one row per first index"),
+        ({}, "no arrays"),
+    ],
+)
+def test_bad_data(data, message):
+    with pytest.raises(ValueError, match=message):
+        tm.Posterior(log_likelihood, data)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_data_that_is_not_finite(bad):
+    rows = np.asarray(real(ROWS)).copy()
+    rows[7] = bad
+    with pytest.raises(ValueError, match="NaN or infinity, first in row 7"):
+        sample(tm.Posterior(log_likelihood, rows))
+
+
+@pytest.mark.parametrize("temperature", [0.0, -1.0, np.nan, np.inf])
+def test_bad_temperature(temperature):
+    with pytest.raises(ValueError, match="temperature must be a positive number"):
+        tm.Posterior(log_likelihood, ROWS, temperature=temperature)
+
+
+def test_missing_start():
+    with pytest.raises(ValueError, match="init is missing"):
+        sample(init=None)
+
+
+def test_start_that_is_not_finite():
+    with pytest.raises(ValueError, match="start from finite numbers"):
+        sample(init=np.nan)
+
+
+def test_start_outside_the_support():
+    posterior = tm.Posterior(log_likelihood, np.asarray(real(ROWS)), lambda p: jnp.where(p > 0, 0.0, -jnp.inf))
+    with pytest.raises(ValueError, match="outside the prior's support"):
+        sample(posterior, init=-1.0)
+
+
+def test_likelihood_that_is_no_scalar():
+    posterior = tm.Posterior(lambda p, row: jnp.stack([row - p, row]), np.asarray(real(ROWS)))
+    with pytest.raises(ValueError, match=r"must return one number .* \(2,\)"):
+        sample(posterior)
+
+
+def test_likelihood_that_fails_is_quoted():
+    posterior = tm.Posterior(lambda p, row: row["missing"], np.asarray(real(ROWS)))
+    with pytest.raises(ValueError, match="failed on one position and one row"):
+        sample(posterior)
+
+
+def test_likelihood_that_is_nan_at_the_start():
+    posterior = tm.Posterior(lambda p, row: jnp.log(row + p), np.asarray(real(ROWS)))
+    with pytest.raises(ValueError, match="log_likelihood is nan at the start of chain 0 for row 0"):
+        sample(posterior)
+
+
+def test_prior_that_is_no_scalar():
+    posterior = tm.Posterior(log_likelihood, np.asarray(real(ROWS)), lambda p: jnp.stack([p, p]))
+    with pytest.raises(ValueError, match="log_prior"):
+        sample(posterior)
+
+
+@pytest.mark.parametrize("rule", [tm.Exact, tm.ExactBarker, tm.MHMinibatch])
+@pytest.mark.parametrize("batch_size", [0, -3])
+def test_bad_batch_size(rule, batch_size):
+    with pytest.raises(ValueError, match="batch_size must be a whole number of at least 1"):
+        rule(batch_size=batch_size)
+
+
+def test_a_batch_above_all_rows_means_all_rows():
+    run = sample(kernel=tm.MetropolisHastings(tm.RandomWalk(0.1), tm.MHMinibatch(batch_size=10_000)))
+    assert np.all(run.stats["rows"] == 50)
+
+
+@pytest.mark.parametrize("sigma", [0.0, -1.0, 1.82, 5.0])
+def test_bad_sigma(sigma):
+    with pytest.raises(ValueError, match="sigma must lie between"):
+        tm.MHMinibatch(sigma=sigma)
+
+
+def test_an_error_below_the_laws_own_is_out_of_reach():
+    with pytest.raises(ValueError, match="out of reach"):
+        tm.MHMinibatch(sigma=1.4, max_error=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("scale", "message"),
+    [
+        (-0.1, "must be positive"),
+        (0.0, "must be positive"),
+        (np.array([0.1, -0.2]), "must be positive"),
+        (np.nan, "must be finite"),
+        (np.array([[1.0, 0.5], [0.5, 1.0]]), "Cholesky"),
+        (np.zeros((2, 2, 2)), "3 axes"),
+    ],
+)
+def test_bad_scale(scale, message):
+    with pytest.raises(ValueError, match=message):
+        tm.RandomWalk(scale)
+
+
+def test_scale_of_the_wrong_size():
+    with pytest.raises(ValueError, match="for 3 coordinates but a position has 1"):
+        sample(kernel=tm.MetropolisHastings(tm.RandomWalk(np.ones(3)), tm.MHMinibatch()))
+
+
+@pytest.mark.parametrize("name", ["num_samples", "num_chains", "num_warmup"])
+def test_bad_counts(name):
+    with pytest.raises(ValueError, match=f"{name} must be a whole number"):
+        sample(**{name: -1})
+
+
+def test_unknown_option():
+    with pytest.raises(TypeError, match="num_sample"):
+        sample(num_sample=10)
+
+
+def test_wrong_types_name_the_right_ones():
+    """In a fresh interpreter: here, beartype would be quicker than our own message."""
+    program = """
+import numpy as np, tallmc as tm
+posterior = tm.Posterior(lambda p, row: -0.5 * (row - p) ** 2, np.zeros(9))
+kernel = tm.MetropolisHastings(tm.RandomWalk(0.1), tm.MHMinibatch())
+for call in (
+    lambda: tm.MetropolisHastings(tm.MHMinibatch(), tm.RandomWalk(0.1)),
+    lambda: tm.MetropolisHastings(tm.RandomWalk(0.1), tm.RandomWalk(0.1)),
+    lambda: tm.sample(posterior, tm.RandomWalk(0.1), init=0.0),
+    lambda: tm.sample(np.zeros(9), init=0.0),
+    lambda: tm.MHMinibatch(batch_size=1.5),
+    lambda: tm.sample(posterior, kernel, init=0.0, num_samples=1.5),
+):
+    try:
+        call()
+    except ValueError as error:
+        print(error)
+"""
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    lines = result.stdout.splitlines()
+    for line, words in zip(
+        lines,
+        (
+            "proposal must be a Proposal",
+            "rule must be an AcceptanceRule",
+            "kernel must be a Kernel",
+            "must be a tm.Posterior",
+            "batch_size must be a whole number",
+            "num_samples must be a whole number",
+        ),
+        strict=True,
+    ):
+        assert words in line

@@ -1,0 +1,165 @@
+"""The same chains for the same keys, however they are scheduled; and nothing is compiled twice."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import tallmc as tm
+from tallmc.keys import as_key
+from tallmc.run import drivers
+from tallmc.run.chain import Problem, draw_like, start_chain
+from tallmc.run.records import Layout
+from tests.registry import RULES, real
+
+
+def log_likelihood(position, row):
+    return (
+        -0.5 * (row["y"] - position["mean"]) ** 2 * jnp.exp(position["log_precision"]) + 0.5 * position["log_precision"]
+    )
+
+
+def linear_log_likelihood(position, row):
+    return -0.5 * (row["y"] - row["x"] @ position) ** 2
+
+
+@pytest.fixture(scope="module")
+def posterior():
+    rows = np.asarray(real(np.random.default_rng(0).normal(1.0, 2.0, size=3001)))
+    return tm.Posterior(log_likelihood, {"y": rows}, temperature=60.0)
+
+
+@pytest.fixture(scope="module")
+def linear_posterior():
+    generator = np.random.default_rng(1)
+    data = {"x": np.asarray(real(generator.normal(size=(2000, 6)))), "y": np.asarray(real(generator.normal(size=2000)))}
+    return tm.Posterior(linear_log_likelihood, data, temperature=50.0)
+
+
+INIT = {"mean": 0.5, "log_precision": -1.0}
+
+
+def draw(posterior, rule, init=INIT, **options):
+    kernel = tm.MetropolisHastings(tm.RandomWalk(0.2), rule)
+    settings = {"num_samples": 60, "num_warmup": 40, "num_chains": 3, "rng_key": 2} | options
+    return tm.sample(posterior, kernel, init=init, **settings)
+
+
+def assert_same_run(one, other):
+    """Same draws and decisions, bit for bit; error estimates may show how a likelihood's own products were rounded."""
+    exact = {"accepted", "rows", "nonfinite", "used_all_rows"}
+    jax.tree.map(np.testing.assert_array_equal, one.samples, other.samples)
+    for name, values in one.stats.items():
+        if name in exact:
+            np.testing.assert_array_equal(values, other.stats[name])
+        else:
+            np.testing.assert_allclose(values, other.stats[name], rtol=1e-3)
+    np.testing.assert_array_equal(one.step_size, other.step_size)
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_both_drivers_give_the_same_chains_bit_for_bit(posterior, name):
+    rule = RULES[name]()
+    assert_same_run(
+        draw(posterior, rule, driver=tm.ChainByChain()), draw(posterior, rule, driver=tm.Together(rounds=32))
+    )
+
+
+@pytest.mark.parametrize("driver", [tm.ChainByChain(), tm.Together(rounds=32)])
+def test_a_chain_alone_is_the_chain_it_is_among_64(posterior, driver):
+    """The same problem, key and start, once among 64 and once alone."""
+    kernel = tm.MetropolisHastings(tm.RandomWalk(0.2), tm.MHMinibatch(50))
+    feed = tm.InMemoryFeed(posterior.num_rows, 50)
+    arranged = eqx.tree_at(lambda p: p.data, posterior, feed.arrange(posterior.data, 0))
+    problem = Problem(kernel, arranged, feed, jnp.int32(10))
+
+    def run(which):
+        keys = jax.random.split(as_key(9), 64)[which]
+        chains = jax.vmap(lambda key: start_chain(problem, key, jax.tree.map(real, INIT)))(keys)
+        layout = Layout(draw_like(problem, jax.tree.map(lambda leaf: leaf[0], chains)))
+        work = driver.advance(problem, driver.load(problem, chains, layout.empty((len(keys), 40))), 50)
+        return layout.unpack(driver.unload(work)[1])
+
+    everyone, alone = run(slice(None)), run(slice(17, 18))
+    jax.tree.map(lambda many, one: np.testing.assert_array_equal(many[17], one[0]), everyone.position, alone.position)
+    np.testing.assert_array_equal(everyone.stats["rows"][17], alone.stats["rows"][0])
+
+
+def test_a_matrix_product_agrees_to_rounding(linear_posterior):
+    """Batching may reorder a dot product, so decisions at the edge may differ; few do."""
+    rule = tm.MHMinibatch(50)
+    one = draw(linear_posterior, rule, init=real(np.zeros(6)), driver=tm.ChainByChain())
+    other = draw(linear_posterior, rule, init=real(np.zeros(6)), driver=tm.Together(rounds=32))
+    np.testing.assert_allclose(one.samples[:, :5], other.samples[:, :5], rtol=1e-4, atol=1e-5)
+
+
+def test_plain_and_one_piece_loops_agree(posterior, monkeypatch):
+    fast = draw(posterior, tm.MHMinibatch(50))
+    monkeypatch.setattr(drivers, "_LARGEST_NATIVE_WINDOW", 0)
+    assert_same_run(fast, draw(posterior, tm.MHMinibatch(50)))
+
+
+def test_a_likelihood_that_cannot_be_compiled_as_one_piece_still_runs():
+    def sorting(position, row):
+        return -0.5 * jnp.sum((jnp.sort(row) - position) ** 2)
+
+    rows = np.asarray(real(np.random.default_rng(0).normal(size=(500, 4))))
+    run = draw(tm.Posterior(sorting, rows, temperature=50.0), tm.MHMinibatch(50), init=0.0)
+    assert run.samples.shape == (3, 60)
+
+
+def test_exactly_the_first_transitions_are_kept(posterior):
+    rule = tm.MHMinibatch(50)
+    for driver in (tm.ChainByChain(), tm.Together(rounds=7)):
+        short = draw(posterior, rule, driver=driver, num_samples=20)
+        long = draw(posterior, rule, driver=driver, num_samples=60)
+        jax.tree.map(lambda a, b: np.testing.assert_array_equal(a, b[:, :20]), short.samples, long.samples)
+
+
+@pytest.mark.parametrize("driver", [tm.ChainByChain(), tm.Together(rounds=32)])
+def test_new_values_do_not_recompile(driver):
+    """At most two traces of a likelihood in a compiled loop: one to find out shapes, one to compile."""
+    traces = []
+
+    def counted(position, row):
+        traces.append(1)
+        return -0.5 * (row - position) ** 2
+
+    def once(temperature, scale, seed):
+        rows = np.asarray(real(np.random.default_rng(seed).normal(size=1000)))
+        posterior = tm.Posterior(counted, rows, temperature=temperature)
+        kernel = tm.MetropolisHastings(tm.RandomWalk(scale), tm.MHMinibatch(50))
+        before = len(traces)
+        tm.sample(posterior, kernel, init=0.1 * seed, num_samples=5, num_warmup=2, num_chains=2, driver=driver)
+        return len(traces) - before
+
+    first = once(10.0, 0.1, 0)
+    assert once(10.0, 0.1, 0) < first
+    checks_only = once(10.0, 0.1, 0)
+    assert once(20.0, 0.1, 0) == checks_only
+    assert once(10.0, 0.2, 0) == checks_only
+    assert once(10.0, 0.1, 1) == checks_only
+
+
+def test_full_precision_is_asked_for():
+    """A float32 matrix product must not be rounded to three digits on hardware that would."""
+    seen = []
+
+    def log_likelihood(position, row):
+        seen.append(jax.config.jax_default_matmul_precision)
+        return -0.5 * (row @ position) ** 2
+
+    rows = np.asarray(real(np.ones((100, 2))))
+    posterior = tm.Posterior(log_likelihood, rows, temperature=10.0)
+    tm.sample(posterior, init=real([0.0, 0.0]), num_samples=2, num_warmup=0, num_chains=1, progress=False)
+    assert "highest" in seen
+
+
+def test_state_between_blocks_is_a_pytree_of_arrays(posterior):
+    """What a checkpoint will need."""
+    kernel = tm.MetropolisHastings(tm.RandomWalk(0.2), tm.MHMinibatch(50))
+    feed = tm.InMemoryFeed(posterior.num_rows, 50)
+    problem = Problem(kernel, posterior, feed, jnp.int32(0))
+    chain = start_chain(problem, as_key(0), jax.tree.map(real, INIT))
+    assert all(eqx.is_array(leaf) for leaf in jax.tree.leaves(chain))
