@@ -47,5 +47,5 @@ class Layout(eqx.Module):
             name = "int32" if leaf.dtype == jnp.bool_ else leaf.dtype.name
             start, used[name] = used[name], used[name] + leaf.size
             part = record[name][..., start : used[name]]
-            unpacked.append(part.reshape(part.shape[:-1] + leaf.shape).astype(leaf.dtype))
+            unpacked.append(part.reshape(part.shape[:-1] + leaf.shape).astype(leaf.dtype, copy=False))
         return jax.tree.unflatten(structure, unpacked)

@@ -28,7 +28,7 @@ class Run:
         setup_rows: Rows read outside the tests.
         step_size: What warm-up made of each chain's step size, as a factor; None if nothing was tuned.
         shuffle_seed: Seed of the one shuffle of the data.
-        seconds: Time spent moving chains, compilation included.
+        seconds: Time spent moving chains, compilation included, fetching the draws not.
         interrupted: Whether the run was stopped before it had all its draws.
     """
 

@@ -21,7 +21,7 @@ from tallmc.run import checks
 from tallmc.run.chain import Chain, Problem, draw_like, start_chain
 from tallmc.run.drivers import Driver, pick_driver
 from tallmc.run.progress import progress_bar, stop_on_interrupt
-from tallmc.run.records import Layout
+from tallmc.run.records import Draw, Layout
 from tallmc.run.result import Run
 
 _SECONDS_PER_BLOCK = 0.3
@@ -87,19 +87,16 @@ def sample(
     problem = Problem(kernel, arranged, rows, jnp.int32(num_warmup))
     chains = _start_chains(problem, jax.random.split(key_chains, num_chains), positions)
 
-    started = time.perf_counter()
-    chains, draws, layout, complete = _drive(
-        driver or pick_driver(), problem, chains, num_samples, num_warmup, show=progress
-    )
+    chains, draws, seconds = _drive(driver or pick_driver(), problem, chains, num_samples, num_warmup, show=progress)
     return Run.collect(
-        draws=layout.unpack(draws),
+        draws=draws,
         kernel=kernel,
         posterior=posterior,
         step_size=_step_size(kernel, chains),
         setup_rows=setup_rows,
         shuffle_seed=shuffle_seed,
-        seconds=time.perf_counter() - started,
-        interrupted=not complete,
+        seconds=seconds,
+        interrupted=draws.stats["rows"].shape[1] < num_samples,
     )
 
 
@@ -115,8 +112,13 @@ def _step_size(kernel: Kernel, chains: Chain) -> np.ndarray | None:
 
 def _drive(
     driver: Driver, problem: Problem, chains: Chain, num_samples: int, num_warmup: int, *, show: bool
-) -> tuple[Chain, dict[str, np.ndarray], Layout, bool]:
-    """Runs blocks of transitions until every chain has all its draws, or the user has had enough."""
+) -> tuple[Chain, Draw, float]:
+    """Runs blocks of transitions until every chain has all its draws, or the user has had enough.
+
+    Returns:
+        The chains, their draws, and the seconds it took to move them.
+    """
+    started = time.perf_counter()
     layout = Layout(draw_like(problem, jax.tree.map(lambda leaf: leaf[0], chains)))
     total = num_warmup + num_samples
     with progress_bar(total, num_warmup, show=show) as update, stop_on_interrupt() as interrupted:
@@ -127,11 +129,12 @@ def _drive(
             update(until, layout.unpack(driver.peek(work, before - num_warmup, until - num_warmup)).stats)
             if interrupted():
                 break
+    seconds = time.perf_counter() - started
     chains, records = driver.unload(work)
     drawn = int(np.clip(int(chains.finished.min()) - num_warmup, 0, num_samples))
     if drawn == 0:
         raise KeyboardInterrupt("stopped during warm-up: no draws to return")
-    return chains, {name: array[:, :drawn] for name, array in records.items()}, layout, drawn == num_samples
+    return chains, layout.unpack({name: array[:, :drawn] for name, array in records.items()}), seconds
 
 
 def _blocks(total: int) -> Iterator[int]:
