@@ -8,7 +8,7 @@ import numpy as np
 import tallmc as tm
 from benchmarks import mixture
 
-NUM_CHAINS, BATCH_SIZE, NUM_SAMPLES = 8192, 256, 4000
+NUM_CHAINS, BATCH_SIZE, NUM_SAMPLES = 8192, 256, 5000
 
 
 def run() -> list[tuple[str, str, str]]:

@@ -143,8 +143,10 @@ class Together(Driver):
 
     def advance(self, problem: Problem, work: tuple[Chain, Record], until: int) -> tuple[Chain, Record]:
         """Moves the chains until the slowest has made `until` transitions; the others are further on."""
-        while self.finished(work).min() < until:
-            work = _rounds(problem, *work, self.rounds)
+        while (behind := until - int(self.finished(work).min())) > 0:
+            # A transition takes a round at least, so these rounds are needed: no look in between.
+            for _ in range(max(1, behind // self.rounds)):
+                work = _rounds(problem, *work, self.rounds)
         return work
 
     def finished(self, work: tuple[Chain, Record]) -> Int[np.ndarray, " chains"]:
@@ -153,8 +155,9 @@ class Together(Driver):
 
     def peek(self, work: tuple[Chain, Record], start: int, stop: int) -> dict[str, np.ndarray]:
         """Looks at the last draw that all chains have."""
-        last = max(stop, 0)
-        return {name: np.asarray(array[:, max(last - 1, 0) : last]) for name, array in work[1].items()}
+        del start
+        last = jnp.int32(max(stop - 1, 0))  # a traced index: a new one each time would be compiled each time
+        return {name: np.asarray(jnp.take(array, last, axis=1))[:, None] for name, array in work[1].items()}
 
     def unload(self, work: tuple[Chain, Record]) -> tuple[Chain, dict[str, np.ndarray]]:
         """Fetches the records."""

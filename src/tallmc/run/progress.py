@@ -13,14 +13,19 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 Update = Callable[[int, dict[str, np.ndarray]], None]
 
 
+def is_watched() -> bool:
+    """Whether output goes to a terminal."""
+    return Console(stderr=True).is_terminal
+
+
 @contextlib.contextmanager
 def progress_bar(total: int, num_warmup: int, *, show: bool, console: Console | None = None) -> Iterator[Update]:
     """Gives a function `update(finished, recent_stats)` to call between blocks.
 
-    Nothing is drawn if `show` is false or output is not a terminal.
+    Nothing is drawn if `show` is false.
     """
     console = console or Console(stderr=True)
-    if not (show and console.is_terminal):
+    if not show:
         yield lambda finished, stats: None
         return
     columns: tuple[Any, ...] = (

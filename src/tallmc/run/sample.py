@@ -20,7 +20,7 @@ from tallmc.proposals import RandomWalk
 from tallmc.run import checks
 from tallmc.run.chain import Chain, Problem, draw_like, start_chain
 from tallmc.run.drivers import Driver, pick_driver
-from tallmc.run.progress import progress_bar, stop_on_interrupt
+from tallmc.run.progress import is_watched, progress_bar, stop_on_interrupt
 from tallmc.run.records import Draw, Layout
 from tallmc.run.result import Run
 
@@ -121,12 +121,14 @@ def _drive(
     started = time.perf_counter()
     layout = Layout(draw_like(problem, jax.tree.map(lambda leaf: leaf[0], chains)))
     total = num_warmup + num_samples
+    show = show and is_watched()
     with progress_bar(total, num_warmup, show=show) as update, stop_on_interrupt() as interrupted:
         work = driver.load(problem, chains, layout.empty((chains.finished.shape[0], num_samples)))
         for until in _blocks(total):
             before = int(driver.finished(work).min())
             work = driver.advance(problem, work, until)
-            update(until, layout.unpack(driver.peek(work, before - num_warmup, until - num_warmup)).stats)
+            if show:
+                update(until, layout.unpack(driver.peek(work, before - num_warmup, until - num_warmup)).stats)
             if interrupted():
                 break
     seconds = time.perf_counter() - started
