@@ -10,6 +10,7 @@ import enum
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import equinox as eqx
+import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Int, PyTree, Real
 
 from tallmc.feed import Window
@@ -98,6 +99,12 @@ class AcceptanceRule(eqx.Module, Generic[Evidence]):
     @abc.abstractmethod
     def acceptance_probability(self, log_ratio: ArrayLike) -> Real[Array, "..."]:
         """The formula: the chance to accept if the log acceptance ratio over all rows is `log_ratio`."""
+
+
+def check_batch_size(batch_size: int) -> None:
+    """Raises `ValueError` unless a rule reads at least one row at a time."""
+    if isinstance(batch_size, bool) or not isinstance(batch_size, int | np.integer) or batch_size < 1:
+        raise ValueError(f"batch_size must be a whole number of at least 1, got {batch_size!r}")
 
 
 class Info(NamedTuple):

@@ -1,4 +1,4 @@
-"""What the two exact rules share: the log ratio summed over every row."""
+"""What exact rules share: the log ratio summed over every row, and compared with a level drawn beforehand."""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -6,6 +6,7 @@ from jaxtyping import Array, Int, Real
 
 from tallmc.arithmetic import ordered_sum
 from tallmc.feed import Window
+from tallmc.kernel import AcceptanceRule, Verdict, check_batch_size
 
 
 class FullSum(eqx.Module):
@@ -33,3 +34,24 @@ class FullSum(eqx.Module):
     def complete(self) -> Array:
         """Whether every row has been seen."""
         return self.seen >= self.num_rows
+
+
+class FullDataRule(AcceptanceRule[FullSum]):
+    """A rule that sees every row; what it accepts depends on the level that its `init` draws."""
+
+    batch_size: eqx.AbstractVar[int]
+
+    def __check_init__(self):
+        check_batch_size(self.batch_size)
+
+    def observe(self, evidence: FullSum, log_ratios: Real[Array, " rows"], window: Window) -> FullSum:
+        """Sums."""
+        return evidence.add(log_ratios, window)
+
+    def verdict(self, evidence: FullSum) -> Verdict:
+        """Decides when every row has been seen."""
+        return Verdict(evidence.complete, evidence.total > evidence.threshold)
+
+    def decisive_rows(self, num_rows: int) -> int:
+        """All of them."""
+        return num_rows

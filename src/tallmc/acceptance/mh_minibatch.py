@@ -9,10 +9,9 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Int, Real
 
 from tallmc.acceptance.correction import correction_law
-from tallmc.acceptance.exact import check_batch_size
 from tallmc.arithmetic import rounded
 from tallmc.feed import Window
-from tallmc.kernel import AcceptanceRule, Guarantee, Verdict
+from tallmc.kernel import AcceptanceRule, Guarantee, Verdict, check_batch_size
 from tallmc.moments import Moments
 
 _PILOT_SIZE = 32

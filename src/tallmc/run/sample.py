@@ -76,6 +76,8 @@ def sample(
         kernel = MetropolisHastings(RandomWalk(0.1), MHMinibatch())
         print("tallmc: no kernel given; using MetropolisHastings(RandomWalk(0.1), MHMinibatch()), tuned in warm-up")
     checks.check_kernel(kernel, positions)
+    if driver is not None and not isinstance(driver, Driver):
+        raise ValueError("driver must be a Driver such as tm.ChainByChain() or tm.Together()")
     typical, setup_rows = checks.check_start(posterior, positions)
     first = jax.tree.map(lambda leaf: leaf[0], positions)
     check_precision(posterior, kernel, first, typical)
@@ -118,11 +120,11 @@ def _drive(
     Returns:
         The chains, their draws, and the seconds it took to move them.
     """
-    started = time.perf_counter()
     layout = Layout(draw_like(problem, jax.tree.map(lambda leaf: leaf[0], chains)))
     total = num_warmup + num_samples
     show = show and is_watched()
     with progress_bar(total, num_warmup, show=show) as update, stop_on_interrupt() as interrupted:
+        started = time.perf_counter()
         work = driver.load(problem, chains, layout.empty((chains.finished.shape[0], num_samples)))
         for until in _blocks(total):
             before = int(driver.finished(work).min())
@@ -131,7 +133,7 @@ def _drive(
                 update(until, layout.unpack(driver.peek(work, before - num_warmup, until - num_warmup)).stats)
             if interrupted():
                 break
-    seconds = time.perf_counter() - started
+        seconds = time.perf_counter() - started
     chains, records = driver.unload(work)
     drawn = int(np.clip(int(chains.finished.min()) - num_warmup, 0, num_samples))
     if drawn == 0:

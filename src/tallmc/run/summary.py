@@ -82,6 +82,8 @@ def _notes(costs: dict[str, float], table: pandas.DataFrame, run: "Run") -> list
             f"{costs['nonfinite']:.0f} proposals were rejected because a row's log likelihood ratio was not finite"
         )
     worst = float(np.max(table["r_hat"])) if "r_hat" in table and run.num_chains > 1 else 1.0
+    if np.isnan(worst):
+        notes.append("R-hat cannot be worked out: some coordinate never moved; try a smaller proposal scale")
     if worst > 1.05:
         notes.append(f"R-hat is up to {worst:.2f}: the chains have not mixed; draw more or start better")
     return notes
