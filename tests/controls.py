@@ -11,7 +11,7 @@ class Overconfident(tm.ExactBarker):
     """Barker's test that accepts too often."""
 
     def verdict(self, evidence):
-        return tm.Verdict(evidence.complete, evidence.total + 0.2 > evidence.threshold)
+        return tm.Verdict(evidence.complete, evidence.total + 0.2 > evidence.level)
 
 
 class Textbook(tm.MHMinibatch):

@@ -5,6 +5,12 @@ import numpy as np
 
 import tallmc as tm
 
+
+def largest_change(position: jnp.ndarray, proposed: jnp.ndarray) -> jnp.ndarray:
+    """Above every row's log ratio in the laws: none of their rows is larger than 0.2."""
+    return jnp.full_like(position, 0.2)
+
+
 RULES = {
     "exact": lambda: tm.Exact(batch_size=256),
     "exact_barker": lambda: tm.ExactBarker(batch_size=256),
@@ -12,6 +18,13 @@ RULES = {
     "mh_minibatch_small_windows": lambda: tm.MHMinibatch(batch_size=50),
     "mh_minibatch_wide": lambda: tm.MHMinibatch(batch_size=100, sigma=1.4),
     "mh_minibatch_max_error": lambda: tm.MHMinibatch(batch_size=100, max_error=1e-3),
+    "austere_mh": lambda: tm.AustereMH(epsilon=0.05, batch_size=100),
+    "austere_mh_stricter_early": lambda: tm.AustereMH(epsilon=0.1, batch_size=50, boundary=1.0),
+    "austere_mh_schedule": lambda: tm.AustereMH(tm.schedule.power(0.05, delay=100.0), batch_size=100),
+    "austere_mh_per_step": lambda: tm.AustereMHPerStep(max_error=0.05, batch_size=100),
+    "mh_sub_lhd": lambda: tm.MHSubLhd(bound=largest_change),
+    "mh_sub_lhd_scan": lambda: tm.MHSubLhd(bound="scan", inequality="serfling"),
+    "mint": lambda: tm.Mint(batch_size=100, exponent=0.3),
 }
 
 PROPOSALS = {
@@ -21,6 +34,11 @@ PROPOSALS = {
 }
 
 FEEDS = {"in_memory": tm.InMemoryFeed, "indexed": tm.IndexedFeed}
+
+
+def allowed_error(rule: tm.AcceptanceRule, num_rows: int) -> float:
+    """How far from its formula a rule's guarantee lets it be."""
+    return 0.005 if rule.guarantee is tm.Guarantee.ASYMPTOTIC else rule.error_bound(num_rows)
 
 
 def real(values: object) -> jnp.ndarray:

@@ -5,18 +5,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+import tallmc as tm
 from tallmc.keys import as_key
 
 
 @eqx.filter_jit
-def _decide(rule, feed, rows, keys, offset):
+def _decide(rule, feed, posterior, keys, offset):
     def one(key):
         key_rule, key_feed = jax.random.split(key)
-        evidence = rule.init(key_rule, offset, feed.num_rows)
+        question = tm.Question(jnp.zeros_like(offset), jnp.ones_like(offset), offset, jnp.int32(0))
+        evidence = rule.init(key_rule, question, posterior)
 
         def look(carry):
             evidence, cursor, seen, _ = carry
-            window = feed.read(rows, cursor)
+            window = feed.read(posterior.data, cursor)
             evidence = rule.observe(evidence, jnp.where(window.valid, window.rows, 0), window)
             return evidence, feed.advance(cursor), seen + window.count, rule.verdict(evidence).done
 
@@ -31,9 +33,11 @@ def decide(rule, feed_class, log_ratios, num_tests, seed=0, offset=0.0):
     """Acceptance frequency and mean rows of `num_tests` independent tests on rows with the given log ratios."""
     feed = feed_class(len(log_ratios), rule.batch_size)
     dtype = jnp.result_type(float)
-    rows = feed.arrange(jnp.asarray(log_ratios, dtype), seed)
+    rows = jnp.asarray(log_ratios, dtype)
+    posterior = tm.Posterior(lambda position, row: position * row, rows)
+    posterior = eqx.tree_at(lambda p: p.data, posterior, feed.arrange(rows, seed))
     keys = jax.random.split(as_key(seed), num_tests)
-    accepted, seen = _decide(rule, feed, rows, keys, jnp.asarray(offset, dtype))
+    accepted, seen = _decide(rule, feed, posterior, keys, jnp.asarray(offset, dtype))
     return float(np.mean(accepted)), float(np.mean(seen))
 
 

@@ -2,18 +2,23 @@
 
 from importlib.metadata import PackageNotFoundError, version
 
-from tallmc import models
+from tallmc import design, models, schedule
 from tallmc.acceptance import (
+    AustereMH,
+    AustereMHPerStep,
     CorrectionLaw,
     Exact,
     ExactBarker,
     MHMinibatch,
+    MHSubLhd,
+    Mint,
     RidgeCorrection,
     correction_law,
     ridge_correction,
 )
+from tallmc.bounds import Bounds, Lipschitz
 from tallmc.feed import Feed, IndexedFeed, InMemoryFeed, Window
-from tallmc.kernel import AcceptanceRule, Guarantee, Info, Kernel, Move, Proposal, Verdict
+from tallmc.kernel import AcceptanceRule, Guarantee, Info, Kernel, Move, Proposal, Question, Verdict
 from tallmc.metropolis import MetropolisHastings
 from tallmc.posterior import Posterior
 from tallmc.proposals import RandomWalk
@@ -26,6 +31,9 @@ except PackageNotFoundError:  # a source tree that was not installed
 
 __all__ = [
     "AcceptanceRule",
+    "AustereMH",
+    "AustereMHPerStep",
+    "Bounds",
     "ChainByChain",
     "CorrectionLaw",
     "Driver",
@@ -37,11 +45,15 @@ __all__ = [
     "IndexedFeed",
     "Info",
     "Kernel",
+    "Lipschitz",
     "MHMinibatch",
+    "MHSubLhd",
     "MetropolisHastings",
+    "Mint",
     "Move",
     "Posterior",
     "Proposal",
+    "Question",
     "RandomWalk",
     "RidgeCorrection",
     "Run",
@@ -49,7 +61,9 @@ __all__ = [
     "Verdict",
     "Window",
     "correction_law",
+    "design",
     "models",
     "ridge_correction",
     "sample",
+    "schedule",
 ]

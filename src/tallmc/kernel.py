@@ -7,6 +7,7 @@ proposal. A *transition* is as many rounds as one decision takes.
 
 import abc
 import enum
+import math
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import equinox as eqx
@@ -52,6 +53,22 @@ class Guarantee(enum.Enum):
     ASYMPTOTIC = "asymptotic"  # tends to its formula as the batch grows
 
 
+class Question(NamedTuple):
+    """What a rule is asked: to go from one position to another, or not.
+
+    Args:
+        position: Where the chain is.
+        proposed: Where it might go.
+        offset: The part of the log acceptance ratio that needs no data.
+        time: Transitions that the chain has made before this one, warm-up included.
+    """
+
+    position: PyTree
+    proposed: PyTree
+    offset: Real[Array, ""]
+    time: Int[Array, ""]
+
+
 class Verdict(NamedTuple):
     """Whether a rule has seen enough, and if so what it decides."""
 
@@ -75,8 +92,8 @@ class AcceptanceRule(eqx.Module, Generic[Evidence]):
     """Rows in a window."""
 
     @abc.abstractmethod
-    def init(self, key: Array, offset: Real[Array, ""], num_rows: int) -> Evidence:
-        """Starts a test; `offset` is the part of the log acceptance ratio that needs no data."""
+    def init(self, key: Array, question: Question, posterior: Posterior) -> Evidence:
+        """Starts a test."""
 
     @abc.abstractmethod
     def observe(self, evidence: Evidence, log_ratios: Real[Array, " rows"], window: Window) -> Evidence:
@@ -99,6 +116,25 @@ class AcceptanceRule(eqx.Module, Generic[Evidence]):
     @abc.abstractmethod
     def acceptance_probability(self, log_ratio: ArrayLike) -> Real[Array, "..."]:
         """The formula: the chance to accept if the log acceptance ratio over all rows is `log_ratio`."""
+
+    def error_bound(self, num_rows: int) -> float:
+        """Largest distance from the formula that a bounded rule allows itself; 0 if exact, NaN if nothing is known."""
+        del num_rows
+        return 0.0 if self.guarantee is Guarantee.EXACT else math.nan
+
+    def inverse_temperature(self, num_rows: int) -> float:
+        """What a tempered rule multiplies the likelihood's log ratio by before it enters the formula."""
+        del num_rows
+        return 1.0
+
+    def notes(self, stats: dict[str, np.ndarray], posterior: Posterior) -> list[str]:
+        """What a reader of a run's summary must be told, from the statistics of all its tests."""
+        del stats, posterior
+        return []
+
+    def check(self, posterior: Posterior) -> None:
+        """Raises `ValueError` if this rule cannot decide about such a posterior."""
+        del posterior
 
 
 def check_batch_size(batch_size: int) -> None:
@@ -140,8 +176,8 @@ class Kernel(eqx.Module, Generic[State]):
         """One round: weighs a window. Returns the state and whether this is enough to conclude."""
 
     @abc.abstractmethod
-    def conclude(self, key: Array, state: State, posterior: Posterior) -> tuple[State, Info]:
-        """Ends the transition: moves or stays, and makes the next proposal."""
+    def conclude(self, key: Array, state: State, posterior: Posterior, time: Int[Array, ""]) -> tuple[State, Info]:
+        """Ends a transition, of which there are then `time`: moves or stays, and makes the next proposal."""
 
     @abc.abstractmethod
     def position(self, state: State) -> PyTree:
@@ -162,6 +198,11 @@ class Kernel(eqx.Module, Generic[State]):
         del state
         return None
 
-    def check(self, position: PyTree) -> None:
-        """Raises `ValueError` if this kernel cannot move such a position."""
-        del position
+    def notes(self, stats: dict[str, np.ndarray], posterior: Posterior) -> list[str]:
+        """What a reader of a run's summary must be told."""
+        del stats, posterior
+        return []
+
+    def check(self, position: PyTree, posterior: Posterior) -> None:
+        """Raises `ValueError` if this kernel cannot move such a position of such a posterior."""
+        del position, posterior

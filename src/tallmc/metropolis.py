@@ -3,11 +3,12 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Int, PyTree, Real
 
 from tallmc.arithmetic import ordered_sum
 from tallmc.feed import Window
-from tallmc.kernel import AcceptanceRule, Info, Kernel, Proposal
+from tallmc.kernel import AcceptanceRule, Info, Kernel, Proposal, Question
 from tallmc.posterior import Posterior
 
 
@@ -58,7 +59,7 @@ class MetropolisHastings(Kernel[MetropolisState]):
 
     def init(self, key: Array, position: PyTree, posterior: Posterior) -> MetropolisState:
         """Draws the first proposal."""
-        return self._begin(key, position, jnp.ones((), jnp.result_type(float)), posterior)
+        return self._begin(key, position, jnp.ones((), jnp.result_type(float)), posterior, jnp.int32(0))
 
     def observe(
         self, state: MetropolisState, posterior: Posterior, window: Window
@@ -73,13 +74,15 @@ class MetropolisHastings(Kernel[MetropolisState]):
         )
         return state, self.rule.verdict(evidence).done | ~finite | ~state.possible
 
-    def conclude(self, key: Array, state: MetropolisState, posterior: Posterior) -> tuple[MetropolisState, Info]:
+    def conclude(
+        self, key: Array, state: MetropolisState, posterior: Posterior, time: Int[Array, ""]
+    ) -> tuple[MetropolisState, Info]:
         """Moves if the rule says so and every log ratio was finite; then begins the next test."""
         accepted = self.rule.verdict(state.evidence).accept & state.finite & state.possible
         nonfinite = ~state.finite & state.possible
         info = Info(accepted, state.rows, nonfinite, self.rule.stats(state.evidence))
         position = jax.tree.map(lambda new, old: jnp.where(accepted, new, old), state.proposed, state.position)
-        return self._begin(key, position, state.step_size, posterior), info
+        return self._begin(key, position, state.step_size, posterior, time), info
 
     def position(self, state: MetropolisState) -> PyTree:
         """Where the chain is."""
@@ -95,14 +98,22 @@ class MetropolisHastings(Kernel[MetropolisState]):
         """The factor warm-up found for the proposal's steps."""
         return state.step_size
 
-    def check(self, position: PyTree) -> None:
-        """Asks the proposal."""
-        self.proposal.check(position)
+    def notes(self, stats: dict[str, np.ndarray], posterior: Posterior) -> list[str]:
+        """The rule's."""
+        return self.rule.notes(stats, posterior)
 
-    def _begin(self, key: Array, position: PyTree, step_size: Array, posterior: Posterior) -> MetropolisState:
+    def check(self, position: PyTree, posterior: Posterior) -> None:
+        """Asks the proposal and the rule."""
+        self.proposal.check(position)
+        self.rule.check(posterior)
+
+    def _begin(
+        self, key: Array, position: PyTree, step_size: Array, posterior: Posterior, time: Int[Array, ""]
+    ) -> MetropolisState:
         key_proposal, key_rule = jax.random.split(key)
         move = self.proposal.rescaled(step_size).propose(key_proposal, position, posterior)
         offset = posterior.log_prior(move.position) - posterior.log_prior(position) + move.log_ratio
         possible = jnp.isfinite(offset)
-        evidence = self.rule.init(key_rule, jnp.where(possible, offset, 0), posterior.num_rows)
+        question = Question(position, move.position, jnp.where(possible, offset, 0), time)
+        evidence = self.rule.init(key_rule, question, posterior)
         return MetropolisState(position, move.position, possible, evidence, jnp.bool_(True), jnp.int32(0), step_size)

@@ -9,19 +9,19 @@ import pytest
 
 import tallmc as tm
 from tests.controls import Overconfident, Textbook
-from tests.registry import FEEDS, RULES
+from tests.registry import FEEDS, RULES, allowed_error
 from tests.simulate import decide, exponential, normal, population
 
 NUM_TESTS = 40_000
-ALLOWED = {tm.Guarantee.EXACT: 0.0, tm.Guarantee.ASYMPTOTIC: 0.005}
 
 
 def excess_error(rule, feed, log_ratios, num_tests=NUM_TESTS, offset=0.0):
     """Distance from the formula beyond what guarantee and chance allow; positive is a failure."""
     frequency, _ = decide(rule, feed, log_ratios, num_tests, offset=offset)
-    expected = float(rule.acceptance_probability(float(np.sum(log_ratios)) + offset))
+    log_ratio = float(np.sum(log_ratios)) * rule.inverse_temperature(len(log_ratios))
+    expected = float(rule.acceptance_probability(log_ratio + offset))
     chance = 5 * np.sqrt(max(expected * (1 - expected), 1 / num_tests) / num_tests)
-    return abs(frequency - expected) - ALLOWED[rule.guarantee] - chance
+    return abs(frequency - expected) - allowed_error(rule, len(log_ratios)) - chance
 
 
 @pytest.mark.parametrize("log_ratio", [-2.0, 0.0, 0.7])

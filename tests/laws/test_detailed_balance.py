@@ -13,10 +13,9 @@ import pytest
 
 import tallmc as tm
 from tests.controls import Overconfident
-from tests.registry import RULES, real
+from tests.registry import RULES, allowed_error, real
 
 NUM_STATES, NUM_ROWS, NUM_CHAINS = 5, 700, 256
-ALLOWED = {tm.Guarantee.EXACT: 0.0, tm.Guarantee.ASYMPTOTIC: 0.005}
 
 
 class RingWalk(tm.Proposal):
@@ -55,7 +54,8 @@ def excess_imbalance(posterior, rule):
     """Largest distance, beyond guarantee and chance, of a state's share from the posterior and of a flow from its
     return flow."""
     states = np.asarray(run(posterior, rule).samples).astype(int)
-    weights = np.sum(np.asarray(posterior.data, float), axis=0) / 2.0 + 0.1 * np.arange(NUM_STATES)
+    beta = rule.inverse_temperature(NUM_ROWS) / 2.0
+    weights = beta * np.sum(np.asarray(posterior.data, float), axis=0) + 0.1 * np.arange(NUM_STATES)
     target = np.exp(weights - weights.max())
     target /= target.sum()
     shares = np.stack([np.mean(states == s, axis=1) for s in range(NUM_STATES)], axis=1)
@@ -63,7 +63,7 @@ def excess_imbalance(posterior, rule):
     down = [np.mean((states[:, 1:] == s) & (states[:, :-1] == (s + 1) % NUM_STATES), axis=1) for s in range(NUM_STATES)]
     figures = np.concatenate([shares - target, np.stack(up, axis=1) - np.stack(down, axis=1)], axis=1)
     standard_errors = figures.std(axis=0, ddof=1) / np.sqrt(NUM_CHAINS)
-    return np.max(np.abs(figures.mean(axis=0)) - 5 * standard_errors) - ALLOWED[rule.guarantee]
+    return np.max(np.abs(figures.mean(axis=0)) - 5 * standard_errors) - allowed_error(rule, NUM_ROWS)
 
 
 @pytest.mark.parametrize("name", RULES)

@@ -3,12 +3,12 @@
 from typing import ClassVar
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Real
 
-from tallmc.acceptance.full_sum import FullDataRule, FullSum
-from tallmc.kernel import Guarantee
+from tallmc.acceptance.full_sum import FullDataRule, FullSum, metropolis_level
+from tallmc.kernel import Guarantee, Question
+from tallmc.posterior import Posterior
 
 
 class Exact(FullDataRule):
@@ -27,10 +27,9 @@ class Exact(FullDataRule):
     reference: ClassVar = "hastings1970monte"
     target_acceptance: ClassVar = 0.234
 
-    def init(self, key: Array, offset: Real[Array, ""], num_rows: int) -> FullSum:
-        """Draws the level to exceed: the logarithm of a uniform number."""
-        log_uniform = -jax.random.exponential(key, (), offset.dtype)
-        return FullSum.start(offset, log_uniform, num_rows)
+    def init(self, key: Array, question: Question, posterior: Posterior) -> FullSum:
+        """Draws the level to exceed."""
+        return FullSum.start(metropolis_level(key, question.offset), posterior.num_rows)
 
     def acceptance_probability(self, log_ratio: ArrayLike) -> Real[Array, "..."]:
         """min(1, exp(log ratio))."""

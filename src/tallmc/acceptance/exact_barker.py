@@ -7,7 +7,8 @@ import jax
 from jaxtyping import Array, ArrayLike, Real
 
 from tallmc.acceptance.full_sum import FullDataRule, FullSum
-from tallmc.kernel import Guarantee
+from tallmc.kernel import Guarantee, Question
+from tallmc.posterior import Posterior
 
 
 class ExactBarker(FullDataRule):
@@ -29,9 +30,10 @@ class ExactBarker(FullDataRule):
     reference: ClassVar = "barker1965monte"
     target_acceptance: ClassVar = 0.159
 
-    def init(self, key: Array, offset: Real[Array, ""], num_rows: int) -> FullSum:
-        """Draws the level to exceed: a logistic number."""
-        return FullSum.start(offset, jax.random.logistic(key, (), offset.dtype), num_rows)
+    def init(self, key: Array, question: Question, posterior: Posterior) -> FullSum:
+        """Draws the level to exceed: a logistic number, less what needs no data."""
+        level = jax.random.logistic(key, (), question.offset.dtype) - question.offset
+        return FullSum.start(level, posterior.num_rows)
 
     def acceptance_probability(self, log_ratio: ArrayLike) -> Real[Array, "..."]:
         """The logistic function."""

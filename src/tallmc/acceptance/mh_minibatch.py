@@ -9,10 +9,12 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Int, Real
 
 from tallmc.acceptance.correction import correction_law
+from tallmc.acceptance.normality import skewness_note
 from tallmc.arithmetic import rounded
 from tallmc.feed import Window
-from tallmc.kernel import AcceptanceRule, Guarantee, Verdict, check_batch_size
+from tallmc.kernel import AcceptanceRule, Guarantee, Question, Verdict, check_batch_size
 from tallmc.moments import Moments
+from tallmc.posterior import Posterior
 
 _PILOT_SIZE = 32
 _FEWEST_DECISIVE_ROWS = 50  # below this a mean of skewed rows is not normal enough
@@ -82,14 +84,16 @@ class MHMinibatch(AcceptanceRule[MinibatchEvidence]):
         self.atoms = jnp.asarray(law.atoms, jnp.result_type(float))
         self.cumulative = jnp.asarray(np.cumsum(law.masses)[:-1], jnp.result_type(float))
 
-    def init(self, key: Array, offset: Real[Array, ""], num_rows: int) -> MinibatchEvidence:
+    def init(self, key: Array, question: Question, posterior: Posterior) -> MinibatchEvidence:
         """Draws the correction and the normal noise."""
+        offset = question.offset
         key_correction, key_normal = jax.random.split(key)
         uniform = jax.random.uniform(key_correction, (), self.cumulative.dtype)
         correction = self.atoms[jnp.sum(uniform > self.cumulative)]
         empty = Moments.empty(offset.dtype)
         normal = jax.random.normal(key_normal, (), offset.dtype)
-        return MinibatchEvidence(empty, empty, jnp.int32(0), offset, correction.astype(offset.dtype), normal, num_rows)
+        correction = correction.astype(offset.dtype)
+        return MinibatchEvidence(empty, empty, jnp.int32(0), offset, correction, normal, posterior.num_rows)
 
     def observe(
         self, evidence: MinibatchEvidence, log_ratios: Real[Array, " rows"], window: Window
@@ -125,8 +129,13 @@ class MHMinibatch(AcceptanceRule[MinibatchEvidence]):
         return Verdict(enough | all_seen, total > 0)
 
     def stats(self, evidence: MinibatchEvidence) -> dict[str, Array]:
-        """The estimated error of the acceptance probability."""
-        return {"error": self._error(evidence)}
+        """The estimated error of the acceptance probability, and the skewness of the rows that decided."""
+        return {"error": self._error(evidence), "skewness": evidence.test.skewness}
+
+    def notes(self, stats: dict[str, np.ndarray], posterior: Posterior) -> list[str]:
+        """Warns if the log ratios were too skewed for a normal mean."""
+        del posterior
+        return skewness_note("MHMinibatch", stats)
 
     def acceptance_probability(self, log_ratio: ArrayLike) -> Real[Array, "..."]:
         """The logistic function."""

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Real
 
+from tallmc.bounds import Lipschitz
 from tallmc.models.columns import NormalPrior, Numbers, float_column
 from tallmc.posterior import Posterior
 
@@ -44,7 +45,9 @@ def logistic_regression(
         raise ValueError(
             f"prior_precision has shape {precision.shape}; pass one number, or {num_columns} of them, one a column of X"
         )
-    return Posterior(_log_likelihood, columns, NormalPrior(precision), temperature)
+    # The derivative of a row's log likelihood is (y - probability) x, never longer than x.
+    longest = float(np.sqrt(np.max(np.einsum("ij,ij->i", columns["x"], columns["x"]))))
+    return Posterior(_log_likelihood, columns, NormalPrior(precision), temperature, bounds=Lipschitz(longest))
 
 
 # At module level, so that two posteriors of this kind share what was compiled for the first.

@@ -64,7 +64,7 @@ def conclude_transition(problem: Problem, chain: Chain) -> tuple[Chain, Draw]:
     """Acts on a decided test: the draw it gives, and the chain at the start of the next test."""
     kernel, posterior, feed, num_warmup = problem
     key_kernel, key_feed = _transition_keys(chain.key, chain.finished + 1)
-    state, info = kernel.conclude(key_kernel, chain.state, posterior)
+    state, info = kernel.conclude(key_kernel, chain.state, posterior, chain.finished + 1)
     state = kernel.adapt(state, info, _gain(chain.finished, num_warmup))
     stats = {"accepted": info.accepted, "rows": info.rows, "nonfinite": info.nonfinite, **info.stats}
     return Chain(chain.key, chain.finished + 1, feed.start(key_feed), state), Draw(kernel.position(state), stats)

@@ -75,7 +75,7 @@ def sample(
     if kernel is None:
         kernel = MetropolisHastings(RandomWalk(0.1), MHMinibatch())
         print("tallmc: no kernel given; using MetropolisHastings(RandomWalk(0.1), MHMinibatch()), tuned in warm-up")
-    checks.check_kernel(kernel, positions)
+    checks.check_kernel(kernel, positions, posterior)
     if driver is not None and not isinstance(driver, Driver):
         raise ValueError("driver must be a Driver such as tm.ChainByChain() or tm.Together()")
     typical, setup_rows = checks.check_start(posterior, positions)

@@ -1,0 +1,170 @@
+"""The sequential t-test whose settings are chosen anew in every step, from all rows."""
+
+import functools
+from collections.abc import Sequence
+from typing import ClassVar
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike, Bool, Int, Real
+
+from tallmc.acceptance.austere_mh import SequentialEvidence, normal_quantile
+from tallmc.acceptance.full_sum import metropolis_level
+from tallmc.feed import Window
+from tallmc.kernel import AcceptanceRule, Guarantee, Question, Verdict, check_batch_size
+from tallmc.posterior import Posterior
+from tallmc.sequential_test import check_boundary, check_epsilon, sequential_test
+
+_EPSILONS = (0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
+_DRIFTS = np.sinh(np.linspace(0.0, np.arcsinh(1000.0), 128))
+
+
+class RaceEvidence(eqx.Module):
+    """All candidate tests at once on the same rows: where each stopped, and what it decided."""
+
+    shared: SequentialEvidence
+    windows: Int[Array, ""]
+    test_rows: Real[Array, " candidates"]  # zero until a candidate stops
+    accept: Bool[Array, " candidates"]
+
+
+class AustereMHPerStep(AcceptanceRule[RaceEvidence]):
+    """`AustereMH` with the best (batch size, epsilon) for each step, known from all rows (Korattikara et al., 2014).
+
+    The error of a sequential test depends on the standardised mean log ratio over all rows. This rule works that
+    number out, takes the candidate that reads least among those whose error is at most `max_error`, and decides as
+    that candidate does. It therefore reads every row in every test, as `run.stats["rows"]` says; what the chosen test
+    would have read is in `run.stats["test_rows"]`. A yardstick for what a sequential test could save, not a way to
+    save.
+
+    Args:
+        max_error: Chance of a wrong decision, at most, in (0, 0.5).
+        batch_size: Smallest number of rows between two looks; the other candidates have 2, 4, 8, ... times as many.
+        epsilons: Candidates for the error of one look.
+        boundary: Exponent of Wang and Tsiatis, as in `AustereMH`.
+
+    Example:
+        >>> AustereMHPerStep(max_error=0.01).guarantee.value
+        'bounded'
+    """
+
+    max_error: float = eqx.field(static=True)
+    batch_size: int = eqx.field(static=True)
+    epsilons: tuple[float, ...] = eqx.field(static=True)
+    boundary: float = eqx.field(static=True)
+    guarantee: ClassVar = Guarantee.BOUNDED
+    reference: ClassVar = "korattikara2014austerity"
+    target_acceptance: ClassVar = 0.234
+
+    def __init__(
+        self,
+        max_error: float,
+        batch_size: int = 500,
+        epsilons: Sequence[float] = _EPSILONS,
+        boundary: float = 0.5,
+    ):
+        check_batch_size(batch_size)
+        check_boundary(boundary)
+        if not 0 < max_error < 0.5:
+            raise ValueError(f"max_error must lie between 0 and 0.5, got {max_error}; it is the error of one decision")
+        for epsilon in epsilons:
+            check_epsilon(epsilon)
+        if not epsilons:
+            raise ValueError("epsilons is empty; pass a few candidates such as (0.01, 0.05, 0.1)")
+        self.max_error, self.batch_size, self.boundary = float(max_error), int(batch_size), float(boundary)
+        self.epsilons = tuple(float(epsilon) for epsilon in epsilons)
+
+    def init(self, key: Array, question: Question, posterior: Posterior) -> RaceEvidence:
+        """Draws the level to exceed."""
+        level = metropolis_level(key, question.offset)
+        batches, epsilons = self._candidates(posterior.num_rows)
+        confidence = jnp.asarray(normal_quantile(epsilons), level.dtype)
+        shared = SequentialEvidence.start(level, confidence, posterior.num_rows)
+        stopped = jnp.zeros(len(batches), level.dtype)
+        return RaceEvidence(shared, jnp.int32(0), stopped, jnp.zeros(len(batches), bool))
+
+    def observe(self, evidence: RaceEvidence, log_ratios: Real[Array, " rows"], window: Window) -> RaceEvidence:
+        """Lets every candidate look that is due."""
+        shared = evidence.shared.add(log_ratios, window)
+        batches, _ = self._candidates(shared.full.num_rows)
+        windows = evidence.windows + 1
+        due = jnp.mod(windows, jnp.asarray(batches // self.batch_size, jnp.int32)) == 0
+        stops = due & shared.exceeds(shared.confidence, self.boundary) & (evidence.test_rows == 0)
+        return RaceEvidence(
+            shared,
+            windows,
+            jnp.where(stops, shared.moments.count, evidence.test_rows),
+            jnp.where(stops, shared.gap > 0, evidence.accept),
+        )
+
+    def verdict(self, evidence: RaceEvidence) -> Verdict:
+        """Decides as the chosen candidate did, once every row has been seen."""
+        full = evidence.shared.full
+        candidate, decided = self._chosen(evidence)
+        return Verdict(full.complete, jnp.where(decided, evidence.accept[candidate], full.total > full.level))
+
+    def stats(self, evidence: RaceEvidence) -> dict[str, Array]:
+        """Rows that the chosen candidate would have read."""
+        candidate, decided = self._chosen(evidence)
+        rows = evidence.test_rows[candidate].astype(jnp.int32)
+        return {"test_rows": jnp.where(decided, rows, evidence.shared.full.num_rows)}
+
+    def notes(self, stats: dict[str, np.ndarray], posterior: Posterior) -> list[str]:
+        """Says that every test read every row."""
+        return [
+            f"AustereMHPerStep read all {posterior.num_rows:,} rows in every test to choose its settings; the tests it "
+            f"chose asked for {stats['test_rows'].mean():,.0f} on average"
+        ]
+
+    def decisive_rows(self, num_rows: int) -> int:
+        """Those of the smallest candidate."""
+        return min(self.batch_size, num_rows)
+
+    def acceptance_probability(self, log_ratio: ArrayLike) -> Real[Array, "..."]:
+        """min(1, exp(log ratio))."""
+        return jnp.exp(jnp.minimum(log_ratio, 0))
+
+    def error_bound(self, num_rows: int) -> float:
+        """What was asked for."""
+        del num_rows
+        return self.max_error
+
+    def _chosen(self, evidence: RaceEvidence) -> tuple[Array, Array]:
+        """The cheapest candidate that is right often enough for these rows, and whether it stopped before the last."""
+        shared = evidence.shared
+        num_rows = shared.full.num_rows
+        table = jnp.asarray(_cheapest(num_rows, self.batch_size, self.epsilons, self.boundary, self.max_error))
+        spread = jnp.sqrt(jnp.where(shared.moments.squares > 0, shared.moments.squares, 1) / num_rows)
+        mu_std = jnp.abs(shared.gap) * float(np.sqrt(max(num_rows - 1, 1))) / spread
+        # The error falls with mu_std, so that of the next smaller entry is safe.
+        entry = jnp.sum(mu_std >= jnp.asarray(_DRIFTS[1:], mu_std.dtype))
+        candidate = table[entry]
+        exact = candidate < 0
+        candidate = jnp.maximum(candidate, 0)
+        rows = evidence.test_rows[candidate]
+        return candidate, ~exact & (rows > 0) & (rows < num_rows)
+
+    def _candidates(self, num_rows: int) -> tuple[np.ndarray, np.ndarray]:
+        return _grid(num_rows, self.batch_size, self.epsilons)
+
+
+def _grid(num_rows: int, batch_size: int, epsilons: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Batch size and epsilon of every candidate."""
+    multiples = 2 ** np.arange(1 + int(np.log2(max(num_rows / batch_size, 1))))
+    batches, errors = np.meshgrid(batch_size * multiples, epsilons, indexing="ij")
+    return batches.ravel(), errors.ravel()
+
+
+@functools.lru_cache(maxsize=16)
+def _cheapest(
+    num_rows: int, batch_size: int, epsilons: tuple[float, ...], boundary: float, max_error: float
+) -> np.ndarray:
+    """For each of `_DRIFTS` the candidate that reads least within the error; -1: none but all rows."""
+    tests = [
+        sequential_test(_DRIFTS, min(1.0, batch / num_rows), epsilon, boundary)
+        for batch, epsilon in zip(*_grid(num_rows, batch_size, epsilons), strict=True)
+    ]
+    errors, fractions = np.stack([t.error for t in tests]), np.stack([t.data_fraction for t in tests])
+    fractions = np.where(errors <= max_error, fractions, np.inf)
+    return np.where(np.isfinite(fractions).any(axis=0), np.argmin(fractions, axis=0), -1).astype(np.int32)

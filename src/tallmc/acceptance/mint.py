@@ -1,0 +1,126 @@
+"""The Metropolis test on a fixed minibatch, at the temperature where its noise is harmless."""
+
+import math
+from typing import ClassVar
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike, Real
+from scipy.special import ndtr
+
+from tallmc.acceptance.full_sum import metropolis_level
+from tallmc.feed import Window
+from tallmc.kernel import AcceptanceRule, Guarantee, Question, Verdict, check_batch_size
+from tallmc.moments import Moments
+from tallmc.posterior import Posterior
+
+
+class BatchEvidence(eqx.Module):
+    """A batch's moments and the level that the estimate must exceed."""
+
+    moments: Moments
+    level: Real[Array, ""]
+    num_rows: int = eqx.field(static=True)
+
+
+class Mint(AcceptanceRule[BatchEvidence]):
+    """A Metropolis test on `batch_size` rows that targets temperature rows^(1 - exponent) (MINT; Li and Wong, 2017).
+
+    The mean log ratio of one batch, the same rows for both positions, times rows^exponent takes the place of the log
+    ratio over all rows. So the chain samples at a high temperature, on top of the posterior's own, and for one batch
+    a step. It finds and crosses between modes; it is not a way to the posterior at temperature 1.
+
+    The paper's proof has every position keep the estimate of the batch it was accepted with. Such a chain misses the
+    tempered posterior by exp(noise variance / 2) and freezes when the exponent nears log(batch_size) / log(rows). With
+    one fresh batch for both positions the noise is that of a difference, and what is left of it makes the target a
+    little hotter. The summary of a run says by how much.
+
+    Args:
+        batch_size: Rows of a test.
+        exponent: The paper's lambda, below log(batch_size) / log(rows). At half of that the noise is harmless.
+
+    Example:
+        >>> rule = Mint(batch_size=1000, exponent=0.25)
+        >>> round(1 / rule.inverse_temperature(num_rows=10**6))
+        31623
+    """
+
+    batch_size: int = eqx.field(static=True)
+    exponent: float = eqx.field(static=True)
+    guarantee: ClassVar = Guarantee.ASYMPTOTIC
+    reference: ClassVar = "li2017mint"
+    target_acceptance: ClassVar = 0.234
+
+    def __init__(self, batch_size: int, exponent: float):
+        check_batch_size(batch_size)
+        if not (math.isfinite(exponent) and exponent >= 0):
+            raise ValueError(
+                f"exponent must not be negative, got {exponent}; it lies below log(batch_size) / log(rows)"
+            )
+        self.batch_size, self.exponent = int(batch_size), float(exponent)
+
+    def check(self, posterior: Posterior) -> None:
+        """The exponent must leave the noise bounded."""
+        num_rows = posterior.num_rows
+        limit = math.log(min(self.batch_size, num_rows)) / math.log(num_rows) if num_rows > 1 else math.inf
+        if self.exponent >= limit:
+            raise ValueError(
+                f"exponent = {self.exponent} is too large for batches of {self.batch_size} of {num_rows} rows: it must "
+                f"be below log(batch_size) / log(rows) = {limit:.4f}. Lower it, to {limit / 2:.4f} or so, where the "
+                "noise of a batch is harmless; or take larger batches"
+            )
+
+    def inverse_temperature(self, num_rows: int) -> float:
+        """Rows^(exponent - 1)."""
+        return float(num_rows) ** (self.exponent - 1)
+
+    def init(self, key: Array, question: Question, posterior: Posterior) -> BatchEvidence:
+        """Draws the level to exceed."""
+        level = metropolis_level(key, question.offset)
+        return BatchEvidence(Moments.empty(level.dtype), level, posterior.num_rows)
+
+    def observe(self, evidence: BatchEvidence, log_ratios: Real[Array, " rows"], window: Window) -> BatchEvidence:
+        """Adds the batch; a window may be partial, and then another one follows."""
+        moments = evidence.moments.merge(Moments.of(log_ratios, window.valid, window.count))
+        return BatchEvidence(moments, evidence.level, evidence.num_rows)
+
+    def verdict(self, evidence: BatchEvidence) -> Verdict:
+        """Decides from the first whole batch."""
+        moments, num_rows = evidence.moments, evidence.num_rows
+        estimate = float(num_rows) ** self.exponent * moments.mean
+        return Verdict(moments.count >= min(self.batch_size, num_rows), estimate > evidence.level)
+
+    def stats(self, evidence: BatchEvidence) -> dict[str, Array]:
+        """The estimated variance of the log ratio that decided."""
+        moments, num_rows = evidence.moments, float(evidence.num_rows)
+        count = jnp.maximum(moments.count, 1)
+        return {"noise": num_rows ** (2 * self.exponent) * moments.variance / count * (1 - count / num_rows)}
+
+    def notes(self, stats: dict[str, np.ndarray], posterior: Posterior) -> list[str]:
+        """The temperature that the chain sampled at, as asked for and with the noise of the batches."""
+        nominal = float(posterior.temperature) / self.inverse_temperature(posterior.num_rows)
+        noise = float(stats["noise"].mean())
+        return [
+            f"Mint samples at temperature {nominal:,.0f}, not at {float(posterior.temperature):g}; the noise of its "
+            f"batches (variance {noise:.2g} in the log ratio) makes that {nominal / noise_slope(noise):,.0f} in effect"
+        ]
+
+    def acceptance_probability(self, log_ratio: ArrayLike) -> Real[Array, "..."]:
+        """min(1, exp(log ratio)), the likelihood's part of the ratio being tempered."""
+        return jnp.exp(jnp.minimum(log_ratio, 0))
+
+
+def noise_slope(variance: float) -> float:
+    """What normal noise in a Metropolis test makes of a small log ratio x.
+
+    The noisy test accepts x with probability a(x) = E min(1, exp(x + noise)), and the chain behaves as if the log ratio
+    were log a(x) / a(-x). The slope of that at zero is 1 without noise and falls with it: the target is hotter by its
+    inverse.
+
+    Example:
+        >>> print(f"{noise_slope(0.0):.3f} {noise_slope(1.0):.3f}")
+        1.000 0.687
+    """
+    stays = math.exp(variance / 2) * float(ndtr(-math.sqrt(variance))) if variance < 700 else 0.0
+    return 2 * stays / (0.5 + stays)

@@ -1,0 +1,33 @@
+"""Was the mean of a minibatch normal? What the skewness of the rows in each test has to say about it."""
+
+import numpy as np
+
+_LOPSIDED = 0.6  # of n rows, one outlier gives a skewness of sqrt(n), two 0.7 sqrt(n), three 0.6 sqrt(n)
+_TOLERATED_SHARE = 0.01
+
+
+def lopsided(skewness: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Which tests hung on one or two of their rows."""
+    return np.abs(skewness) > _LOPSIDED * np.sqrt(rows)
+
+
+def skewness_note(rule: str, stats: dict[str, np.ndarray]) -> list[str]:
+    """A warning if too many tests of a run hung on one or two rows, so that the rule could not be trusted."""
+    partial = ~stats["used_all_rows"]
+    if not partial.any():
+        return []
+    share = float(np.mean(lopsided(stats["skewness"], stats["rows"])[partial]))
+    if share <= _TOLERATED_SHARE:
+        return []
+    return [
+        f"in {100 * share:.2g} % of the tests one or two rows outweighed all others (rare features or heavy tails): "
+        f"{rule} takes means of rows for normal and cannot be trusted here. {alternatives(rule)}"
+    ]
+
+
+def alternatives(rule: str) -> str:
+    """What to use instead of a rule that trusts the central limit theorem."""
+    return (
+        f"Use tm.Exact() or, with a bound on a row's log ratio, tm.MHSubLhd(); or give {rule} a larger batch_size and "
+        "look again with tm.check_normality(posterior, kernel, init=...)"
+    )
