@@ -17,9 +17,11 @@ from tallmc.acceptance import (
     ridge_correction,
 )
 from tallmc.bounds import Bounds, Lipschitz
+from tallmc.diagnostics.normality import NormalityReport, check_normality
 from tallmc.feed import Feed, IndexedFeed, InMemoryFeed, Window
 from tallmc.kernel import AcceptanceRule, Guarantee, Info, Kernel, Move, Proposal, Question, Verdict
 from tallmc.metropolis import MetropolisHastings
+from tallmc.normality import NormalityWarning
 from tallmc.posterior import Posterior
 from tallmc.proposals import RandomWalk
 from tallmc.run import ChainByChain, Driver, Run, Together, sample
@@ -51,6 +53,8 @@ __all__ = [
     "MetropolisHastings",
     "Mint",
     "Move",
+    "NormalityReport",
+    "NormalityWarning",
     "Posterior",
     "Proposal",
     "Question",
@@ -60,6 +64,7 @@ __all__ = [
     "Together",
     "Verdict",
     "Window",
+    "check_normality",
     "correction_law",
     "design",
     "models",

@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Int, PyTree, Real
 
 from tallmc.feed import Window
+from tallmc.normality import skewness_warning
 from tallmc.posterior import Posterior
 
 State = TypeVar("State")
@@ -87,6 +88,8 @@ class AcceptanceRule(eqx.Module, Generic[Evidence]):
     reference: ClassVar[str]
     target_acceptance: ClassVar[float]
     """Share of accepted proposals at which a random walk explores fastest under this rule."""
+    trusts_normality: ClassVar[bool] = False
+    """Whether the rule takes the mean log ratio of a few rows for normal."""
 
     batch_size: eqx.AbstractVar[int]
     """Rows in a window."""
@@ -131,6 +134,10 @@ class AcceptanceRule(eqx.Module, Generic[Evidence]):
         """What a reader of a run's summary must be told, from the statistics of all its tests."""
         del stats, posterior
         return []
+
+    def warnings(self, stats: dict[str, np.ndarray]) -> list[str]:
+        """Why the run should not be trusted, from the same; raised as warnings when it ends, and in the summary."""
+        return skewness_warning(type(self).__name__, stats) if self.trusts_normality else []
 
     def check(self, posterior: Posterior) -> None:
         """Raises `ValueError` if this rule cannot decide about such a posterior."""
@@ -201,6 +208,11 @@ class Kernel(eqx.Module, Generic[State]):
     def notes(self, stats: dict[str, np.ndarray], posterior: Posterior) -> list[str]:
         """What a reader of a run's summary must be told."""
         del stats, posterior
+        return []
+
+    def warnings(self, stats: dict[str, np.ndarray]) -> list[str]:
+        """Why the run should not be trusted."""
+        del stats
         return []
 
     def check(self, position: PyTree, posterior: Posterior) -> None:

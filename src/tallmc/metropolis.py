@@ -102,6 +102,10 @@ class MetropolisHastings(Kernel[MetropolisState]):
         """The rule's."""
         return self.rule.notes(stats, posterior)
 
+    def warnings(self, stats: dict[str, np.ndarray]) -> list[str]:
+        """The rule's."""
+        return self.rule.warnings(stats)
+
     def check(self, position: PyTree, posterior: Posterior) -> None:
         """Asks the proposal and the rule."""
         self.proposal.check(position)

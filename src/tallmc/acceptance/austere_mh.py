@@ -10,7 +10,6 @@ from jaxtyping import Array, ArrayLike, Real
 from scipy import special
 
 from tallmc.acceptance.full_sum import FullSum, metropolis_level
-from tallmc.acceptance.normality import skewness_note
 from tallmc.arithmetic import rounded
 from tallmc.feed import Window
 from tallmc.kernel import AcceptanceRule, Guarantee, Question, Verdict, check_batch_size
@@ -86,6 +85,7 @@ class AustereMH(AcceptanceRule[SequentialEvidence]):
     batch_size: int = eqx.field(static=True)
     boundary: float = eqx.field(static=True)
     guarantee: ClassVar = Guarantee.BOUNDED
+    trusts_normality: ClassVar = True
     reference: ClassVar = "korattikara2014austerity"
     target_acceptance: ClassVar = 0.234
 
@@ -123,11 +123,6 @@ class AustereMH(AcceptanceRule[SequentialEvidence]):
     def stats(self, evidence: SequentialEvidence) -> dict[str, Array]:
         """The skewness of the log ratios that decided."""
         return {"skewness": evidence.moments.skewness}
-
-    def notes(self, stats: dict[str, np.ndarray], posterior: Posterior) -> list[str]:
-        """Warns if the log ratios were too skewed for a t-test."""
-        del posterior
-        return skewness_note("AustereMH", stats)
 
     def acceptance_probability(self, log_ratio: ArrayLike) -> Real[Array, "..."]:
         """min(1, exp(log ratio))."""

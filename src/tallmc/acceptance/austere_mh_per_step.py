@@ -54,6 +54,7 @@ class AustereMHPerStep(AcceptanceRule[RaceEvidence]):
     epsilons: tuple[float, ...] = eqx.field(static=True)
     boundary: float = eqx.field(static=True)
     guarantee: ClassVar = Guarantee.BOUNDED
+    trusts_normality: ClassVar = True
     reference: ClassVar = "korattikara2014austerity"
     target_acceptance: ClassVar = 0.234
 
@@ -108,7 +109,10 @@ class AustereMHPerStep(AcceptanceRule[RaceEvidence]):
         """Rows that the chosen candidate would have read."""
         candidate, decided = self._chosen(evidence)
         rows = evidence.test_rows[candidate].astype(jnp.int32)
-        return {"test_rows": jnp.where(decided, rows, evidence.shared.full.num_rows)}
+        return {
+            "skewness": evidence.shared.moments.skewness,
+            "test_rows": jnp.where(decided, rows, evidence.shared.full.num_rows),
+        }
 
     def notes(self, stats: dict[str, np.ndarray], posterior: Posterior) -> list[str]:
         """Says that every test read every row."""

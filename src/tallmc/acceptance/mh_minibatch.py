@@ -9,7 +9,6 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Int, Real
 
 from tallmc.acceptance.correction import correction_law
-from tallmc.acceptance.normality import skewness_note
 from tallmc.arithmetic import rounded
 from tallmc.feed import Window
 from tallmc.kernel import AcceptanceRule, Guarantee, Question, Verdict, check_batch_size
@@ -66,6 +65,7 @@ class MHMinibatch(AcceptanceRule[MinibatchEvidence]):
     atoms: Real[Array, " k"]
     cumulative: Real[Array, " k"]
     guarantee: ClassVar = Guarantee.ASYMPTOTIC
+    trusts_normality: ClassVar = True
     reference: ClassVar = "seita2018efficient"
     target_acceptance: ClassVar = 0.159
 
@@ -131,11 +131,6 @@ class MHMinibatch(AcceptanceRule[MinibatchEvidence]):
     def stats(self, evidence: MinibatchEvidence) -> dict[str, Array]:
         """The estimated error of the acceptance probability, and the skewness of the rows that decided."""
         return {"error": self._error(evidence), "skewness": evidence.test.skewness}
-
-    def notes(self, stats: dict[str, np.ndarray], posterior: Posterior) -> list[str]:
-        """Warns if the log ratios were too skewed for a normal mean."""
-        del posterior
-        return skewness_note("MHMinibatch", stats)
 
     def acceptance_probability(self, log_ratio: ArrayLike) -> Real[Array, "..."]:
         """The logistic function."""

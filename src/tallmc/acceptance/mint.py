@@ -49,6 +49,7 @@ class Mint(AcceptanceRule[BatchEvidence]):
     batch_size: int = eqx.field(static=True)
     exponent: float = eqx.field(static=True)
     guarantee: ClassVar = Guarantee.ASYMPTOTIC
+    trusts_normality: ClassVar = True
     reference: ClassVar = "li2017mint"
     target_acceptance: ClassVar = 0.234
 
@@ -95,7 +96,8 @@ class Mint(AcceptanceRule[BatchEvidence]):
         """The estimated variance of the log ratio that decided."""
         moments, num_rows = evidence.moments, float(evidence.num_rows)
         count = jnp.maximum(moments.count, 1)
-        return {"noise": num_rows ** (2 * self.exponent) * moments.variance / count * (1 - count / num_rows)}
+        noise = num_rows ** (2 * self.exponent) * moments.variance / count * (1 - count / num_rows)
+        return {"skewness": moments.skewness, "noise": noise}
 
     def notes(self, stats: dict[str, np.ndarray], posterior: Posterior) -> list[str]:
         """The temperature that the chain sampled at, as asked for and with the noise of the batches."""

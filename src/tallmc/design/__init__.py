@@ -1,5 +1,31 @@
 """Choose a sequential test before running it."""
 
+from tallmc.design.acceptance_error import AcceptanceError, acceptance_error, stationary_error
+from tallmc.design.choose import (
+    Candidate,
+    average,
+    average_candidates,
+    cheapest,
+    trial_moments,
+    worst_case,
+    worst_case_candidates,
+)
+from tallmc.diagnostics.moves import Moves, moves_of
 from tallmc.sequential_test import SequentialTest, sequential_test
 
-__all__ = ["SequentialTest", "sequential_test"]
+__all__ = [
+    "AcceptanceError",
+    "Candidate",
+    "Moves",
+    "SequentialTest",
+    "acceptance_error",
+    "average",
+    "average_candidates",
+    "cheapest",
+    "moves_of",
+    "sequential_test",
+    "stationary_error",
+    "trial_moments",
+    "worst_case",
+    "worst_case_candidates",
+]

@@ -1,6 +1,7 @@
 """`tm.sample`: the one call that most people need."""
 
 import time
+import warnings
 from collections.abc import Iterator
 
 import equinox as eqx
@@ -15,6 +16,7 @@ from tallmc.feed import Feed, InMemoryFeed
 from tallmc.kernel import Kernel
 from tallmc.keys import as_key
 from tallmc.metropolis import MetropolisHastings
+from tallmc.normality import NormalityWarning
 from tallmc.posterior import Posterior
 from tallmc.proposals import RandomWalk
 from tallmc.run import checks
@@ -90,7 +92,7 @@ def sample(
     chains = _start_chains(problem, jax.random.split(key_chains, num_chains), positions)
 
     chains, draws, seconds = _drive(driver or pick_driver(), problem, chains, num_samples, num_warmup, show=progress)
-    return Run.collect(
+    run = Run.collect(
         draws=draws,
         kernel=kernel,
         posterior=posterior,
@@ -100,6 +102,9 @@ def sample(
         seconds=seconds,
         interrupted=draws.stats["rows"].shape[1] < num_samples,
     )
+    for warning in kernel.warnings(run.stats):
+        warnings.warn(warning, NormalityWarning, stacklevel=2)
+    return run
 
 
 @eqx.filter_jit

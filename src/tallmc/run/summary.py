@@ -86,4 +86,4 @@ def _notes(costs: dict[str, float], table: pandas.DataFrame, run: "Run") -> list
         notes.append("R-hat cannot be worked out: some coordinate never moved; try a smaller proposal scale")
     if worst > 1.05:
         notes.append(f"R-hat is up to {worst:.2f}: the chains have not mixed; draw more or start better")
-    return notes + run.kernel.notes(run.stats, run.posterior)
+    return notes + run.kernel.notes(run.stats, run.posterior) + run.kernel.warnings(run.stats)

@@ -6,12 +6,16 @@ _LOPSIDED = 0.6  # of n rows, one outlier gives a skewness of sqrt(n), two 0.7 s
 _TOLERATED_SHARE = 0.01
 
 
+class NormalityWarning(UserWarning):
+    """A rule takes means of rows for normal, and here they are not."""
+
+
 def lopsided(skewness: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """Which tests hung on one or two of their rows."""
     return np.abs(skewness) > _LOPSIDED * np.sqrt(rows)
 
 
-def skewness_note(rule: str, stats: dict[str, np.ndarray]) -> list[str]:
+def skewness_warning(rule: str, stats: dict[str, np.ndarray]) -> list[str]:
     """A warning if too many tests of a run hung on one or two rows, so that the rule could not be trusted."""
     partial = ~stats["used_all_rows"]
     if not partial.any():

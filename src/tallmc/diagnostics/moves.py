@@ -1,0 +1,108 @@
+"""Moves that a chain would try, and what all rows say of them."""
+
+import dataclasses
+from typing import TYPE_CHECKING, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PyTree
+
+from tallmc.keys import as_key
+from tallmc.metropolis import MetropolisHastings
+from tallmc.posterior import Posterior
+
+if TYPE_CHECKING:
+    from tallmc.run import Run
+
+_ROWS_AT_A_TIME = 8192
+
+
+class Moves(NamedTuple):
+    """Moves from `position` to `proposed`; leaves have a leading axis of moves.
+
+    Args:
+        position: Where the moves start.
+        proposed: Where they would go.
+        offset: The part of each move's log acceptance ratio that needs no data.
+    """
+
+    position: PyTree
+    proposed: PyTree
+    offset: np.ndarray
+
+
+def moves_of(run: "Run", num_moves: int = 100, rng_key: int | Array = 0) -> Moves:
+    """Fresh proposals from draws of a run, evenly spread over it, at the step size its warm-up found."""
+    kernel, posterior = run.kernel, run.posterior
+    if not isinstance(kernel, MetropolisHastings):
+        raise ValueError(f"moves can be taken from a MetropolisHastings run, not from {type(kernel).__name__}")
+    num_draws = run.num_chains * run.num_draws
+    which = np.linspace(0, num_draws - 1, min(num_moves, num_draws)).astype(int)
+    position = jax.tree.map(lambda leaf: jnp.asarray(leaf.reshape(num_draws, *leaf.shape[2:])[which]), run.samples)
+    steps = jnp.ones(len(which)) if run.step_size is None else jnp.asarray(run.step_size[which // run.num_draws])
+
+    def propose(key, position, step):
+        move = kernel.proposal.rescaled(step).propose(key, position, posterior)
+        change = jnp.asarray(posterior.log_prior(move.position)) - posterior.log_prior(position)
+        return move.position, change + move.log_ratio
+
+    proposed, offset = jax.vmap(propose)(jax.random.split(as_key(rng_key), len(which)), position, steps)
+    return Moves(position, proposed, np.asarray(offset, float))
+
+
+@dataclasses.dataclass(frozen=True)
+class MoveMoments:
+    """What all rows say of moves; each an array with one entry a move.
+
+    Args:
+        log_ratio: Log acceptance ratio, what needs no data included.
+        spread: Standard deviation of a row's log ratio, times the square root of the number of rows.
+        skewness: Of the rows' log ratios.
+        kurtosis: Of the rows' log ratios, less 3.
+    """
+
+    log_ratio: np.ndarray
+    spread: np.ndarray
+    skewness: np.ndarray
+    kurtosis: np.ndarray
+
+
+def move_moments(posterior: Posterior, moves: Moves) -> MoveMoments:
+    """Reads every row once, in blocks."""
+    count, mean, powers = 0, np.zeros(len(moves.offset)), np.zeros((3, len(moves.offset)))
+    for values in log_ratio_blocks(posterior, moves):
+        size, block_mean = values.shape[1], values.mean(axis=1)
+        centred = values - block_mean[:, None]
+        squares = centred * centred
+        block = np.stack([squares.sum(1), (squares * centred).sum(1), (squares * squares).sum(1)])
+        count, mean, powers = _merge(count, mean, powers, size, block_mean, block)
+    variance = np.maximum(powers[0] / count, 1e-300)
+    finite = np.where(np.isfinite(moves.offset), moves.offset, 0.0)
+    return MoveMoments(
+        log_ratio=count * mean + finite,
+        spread=np.sqrt(variance * count),
+        skewness=powers[1] / count / variance**1.5,
+        kurtosis=powers[2] / count / variance**2 - 3,
+    )
+
+
+def log_ratio_blocks(posterior: Posterior, moves: Moves):
+    """The rows' log ratios of all moves, (moves, rows), block by block, in float64."""
+    compiled = jax.jit(jax.vmap(posterior.log_ratios, in_axes=(0, 0, None)))
+    for start in range(0, posterior.num_rows, _ROWS_AT_A_TIME):
+        rows = jax.tree.map(lambda leaf: jnp.asarray(leaf[start : start + _ROWS_AT_A_TIME]), posterior.data)  # noqa: B023
+        yield np.asarray(compiled(moves.position, moves.proposed, rows), float)
+
+
+def _merge(count, mean, powers, size, block_mean, block):
+    """Sums of squared, cubed and fourth deviations of two groups together (Pebay, 2008)."""
+    total = count + size
+    gap, share = block_mean - mean, size / total
+    squares = powers[0] + block[0] + gap**2 * count * share
+    cubes = powers[1] + block[1] + gap**3 * count * share * (1 - 2 * share)
+    cubes = cubes + 3 * gap * ((1 - share) * block[0] - share * powers[0])
+    fourth = powers[2] + block[2] + gap**4 * count * share * (1 - 3 * share * (1 - share))
+    fourth = fourth + 6 * gap**2 * ((1 - share) ** 2 * block[0] + share**2 * powers[0])
+    fourth = fourth + 4 * gap * ((1 - share) * block[1] - share * powers[1])
+    return total, mean + gap * share, np.stack([squares, cubes, fourth])
