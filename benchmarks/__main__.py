@@ -8,9 +8,10 @@ import jax
 
 def main(names: list[str]) -> None:
     """Runs the topics named, or those that this machine is for."""
-    for name in names or (["gpu"] if jax.default_backend() == "gpu" else ["speed", "accuracy"]):
+    for name in names or (["gpu"] if jax.default_backend() == "gpu" else ["speed", "accuracy", "rules"]):
         topic = importlib.import_module(f"benchmarks.{name}")
-        print(f"\n## {name}\n\n| figure | measured | wanted |\n| --- | --- | --- |")
+        columns = getattr(topic, "COLUMNS", ("figure", "measured", "wanted"))
+        print(f"\n## {name}\n\n| {' | '.join(columns)} |\n|{' --- |' * len(columns)}")
         for row in topic.run():
             print("| " + " | ".join(row) + " |", flush=True)
 

@@ -29,8 +29,11 @@ def _decide(rule, feed, posterior, keys, offset):
     return jax.lax.map(one, keys, batch_size=256)
 
 
-def decide(rule, feed_class, log_ratios, num_tests, seed=0, offset=0.0):
-    """Acceptance frequency and mean rows of `num_tests` independent tests on rows with the given log ratios."""
+def decisions(rule, feed_class, log_ratios, num_tests, seed=0, offset=0.0):
+    """What each of `num_tests` independent tests on rows with the given log ratios decided, and the rows it read.
+
+    Rules that draw the same level from a key are asked the same questions.
+    """
     feed = feed_class(len(log_ratios), rule.batch_size)
     dtype = jnp.result_type(float)
     rows = jnp.asarray(log_ratios, dtype)
@@ -38,6 +41,12 @@ def decide(rule, feed_class, log_ratios, num_tests, seed=0, offset=0.0):
     posterior = eqx.tree_at(lambda p: p.data, posterior, feed.arrange(rows, seed))
     keys = jax.random.split(as_key(seed), num_tests)
     accepted, seen = _decide(rule, feed, posterior, keys, jnp.asarray(offset, dtype))
+    return np.asarray(accepted), np.asarray(seen)
+
+
+def decide(rule, feed_class, log_ratios, num_tests, seed=0, offset=0.0):
+    """Acceptance frequency and mean rows of `num_tests` independent tests on rows with the given log ratios."""
+    accepted, seen = decisions(rule, feed_class, log_ratios, num_tests, seed, offset)
     return float(np.mean(accepted)), float(np.mean(seen))
 
 
@@ -54,3 +63,8 @@ def normal(generator, size):
 
 def exponential(generator, size):
     return generator.exponential(size=size)
+
+
+def rare(generator, size):
+    """One row in a thousand says almost everything."""
+    return np.where(generator.random(size) < 1e-3, 1.0, 1e-3 * generator.normal(size=size))

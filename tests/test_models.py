@@ -8,6 +8,7 @@ from scipy.stats import bernoulli, norm
 import tallmc as tm
 from tallmc.models import gaussian_mixture, generate_logistic, generate_mixture, logistic_regression
 from tallmc.run import drivers
+from tests.registry import real
 
 TOLERANCE = {"float32": 2e-5, "float64": 1e-12}
 FLOAT = jnp.result_type(float)
@@ -148,3 +149,21 @@ def test_building_twice_compiles_once(build, monkeypatch):
     assert once > 0
     draw(build(1.5), jnp.zeros(2))
     assert len(traces) == once
+
+
+@pytest.mark.parametrize("model", ["logistic", "mixture"])
+def test_bounds_hold_for_every_row_and_are_not_idle(model):
+    generator = np.random.default_rng(0)
+    if model == "logistic":
+        X, y, _ = tm.models.generate_logistic(2000, 3)
+        posterior, size = tm.models.logistic_regression(X, y), 3
+    else:
+        posterior, size = tm.models.gaussian_mixture(tm.models.generate_mixture(2000)), 2
+    ratios = []
+    for _ in range(50):
+        position = real(generator.normal(size=size))
+        proposed = position + real(generator.normal(size=size) * generator.choice([0.05, 0.5]))
+        largest = np.max(np.abs(posterior.log_ratios(position, proposed, jax.tree.map(jnp.asarray, posterior.data))))
+        ratios.append(float(largest / posterior.bounds.largest_change(position, proposed)))
+    assert max(ratios) <= 1
+    assert max(ratios) > 0.3

@@ -99,6 +99,41 @@ def demo(
 
 
 @app.command()
+def design(
+    max_error: Annotated[
+        float,
+        typer.Option(
+            help="Largest error, between 0 and 0.5: of a decision in the hardest case; with --moves, of the acceptance "
+            "probability, averaged over the moves."
+        ),
+    ],
+    rows: Annotated[int, typer.Option(min=1, help="Rows of the data.")],
+    moves: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True,
+            dir_okay=False,
+            help="File with moves of a trial run (.npz or .csv): `log_ratio` and `spread`, one entry a move, as "
+            "`tm.design.trial_moments` gives them.",
+            show_default="none: design for the hardest case",
+        ),
+    ] = None,
+    picture: Annotated[
+        Path | None, typer.Option(help="Where to write the curves as PNG; needs matplotlib.", show_default="nowhere")
+    ] = None,
+) -> None:
+    """Find the sequential test (AustereMH) that reads the fewest rows within an error.
+
+    Tries batch sizes and boundaries, each with the largest epsilon that keeps the error. Prints them in a table, draws
+    error and share of rows read against mu_std (how clear a case is) for the cheapest, and ends with the line of
+    Python that builds it. Takes seconds; no data is read.
+    """
+    from tallmc.commands.design import DesignSettings, run_design
+
+    run_design(DesignSettings(max_error=max_error, rows=rows, moves=moves, picture=picture), _console())
+
+
+@app.command()
 def doctor() -> None:
     """Show what is installed and test that it gives right answers.
 

@@ -9,6 +9,7 @@ has to be done for drift zero only: the density at drift m is the driftless one 
 import dataclasses
 import functools
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import ArrayLike
@@ -33,7 +34,9 @@ class SequentialTest:
     data_fraction: np.ndarray | float
 
 
-def sequential_test(mu_std: ArrayLike, first_fraction: float, epsilon: float, boundary: float = 0.5) -> SequentialTest:
+def sequential_test(
+    mu_std: ArrayLike | Sequence[float], first_fraction: float, epsilon: float, boundary: float = 0.5
+) -> SequentialTest:
     """Error and expected data use of a sequential test, by dynamic programming.
 
     Args:

@@ -1,15 +1,18 @@
 """A mixture of two normal distributions that share a parameter: small, and hard for a sampler to cross."""
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Real
 
+from tallmc.bounds import Bounds
 from tallmc.models.columns import NormalPrior, Numbers, float_column
 from tallmc.posterior import Posterior
 
 _TRUE_POSITION = (0.0, 1.0)
 _COMPONENT_VARIANCE = 2.0
+_BOUND_POINTS = 256
 
 
 class _LogLikelihood(eqx.Module):
@@ -19,6 +22,23 @@ class _LogLikelihood(eqx.Module):
         x, variance = row.astype(position.dtype), self.variance.astype(position.dtype)
         first, second = position[0], position[0] + position[1]
         return jnp.logaddexp(-((x - first) ** 2) / (2 * variance), -((x - second) ** 2) / (2 * variance))
+
+
+class _Bounds(Bounds):
+    """The log ratio of two positions is a smooth function of x: its largest value on a grid, and its slope between."""
+
+    variance: Real[Array, ""]
+    grid: Real[Array, " points"]
+
+    def largest_change(self, position: Real[Array, " 2"], proposed: Real[Array, " 2"]) -> Real[Array, ""]:
+        """Of any x between the smallest and the largest row."""
+        likelihood = jax.vmap(_LogLikelihood(self.variance), in_axes=(None, 0))
+        change = jnp.abs(likelihood(proposed, self.grid) - likelihood(position, self.grid))
+        # Squares of x cancel. What is left has, at each position, a slope between the two means over the variance.
+        means = jnp.stack([position[0], position[0] + position[1], proposed[0], proposed[0] + proposed[1]])
+        slope = jnp.max(jnp.abs(means[:2, None] - means[None, 2:])) / self.variance.astype(means.dtype)
+        spacing = (self.grid[1] - self.grid[0]).astype(means.dtype)
+        return jnp.max(change) + slope * spacing / 2
 
 
 def gaussian_mixture(
@@ -53,7 +73,10 @@ def gaussian_mixture(
             raise ValueError(f"{name} must be positive, got {values}")
     likelihood = _LogLikelihood(jnp.asarray(component_variance, jnp.result_type(float)))
     prior = NormalPrior(jnp.asarray(1 / variances, jnp.result_type(float)))
-    return Posterior(likelihood, float_column("x", x, 1), prior, temperature)
+    column = float_column("x", x, 1)
+    lowest, highest = (float(column.min()), float(column.max())) if column.size else (0.0, 0.0)
+    bounds = _Bounds(likelihood.variance, jnp.linspace(lowest, highest, _BOUND_POINTS, dtype=jnp.result_type(float)))
+    return Posterior(likelihood, column, prior, temperature, bounds)
 
 
 def generate_mixture(num_rows: int, seed: int = 0) -> np.ndarray:

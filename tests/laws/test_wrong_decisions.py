@@ -1,0 +1,100 @@
+"""Law: a bounded rule decides otherwise than the exact test as rarely as it says.
+
+Rules that draw the same level from the same key are asked the same questions, so decisions are compared one by one.
+Thresholds are 4 standard errors, one-sided: 3e-5 false alarms each. Seeds are fixed.
+"""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import tallmc as tm
+from tests.registry import real
+from tests.simulate import decisions, exponential, normal, population, rare
+
+NUM_TESTS = 10_000
+
+
+def wrong_share(rule, feed, log_ratios, num_tests=NUM_TESTS):
+    """Share of decisions unlike the exact ones, and mean share of the rows read."""
+    decided, rows = decisions(rule, feed, log_ratios, num_tests)
+    exact, _ = decisions(tm.Exact(rule.batch_size), feed, log_ratios, num_tests)
+    return np.mean(decided != exact), np.mean(rows) / len(log_ratios)
+
+
+@pytest.mark.parametrize("draw", [normal, exponential])
+@pytest.mark.parametrize("num_rows", [1, 1013])
+def test_austere_without_error_decides_as_exact_one_by_one(draw, num_rows):
+    log_ratios = population(draw, num_rows, 60.0, -0.5) if num_rows > 1 else np.array([-0.5])
+    assert wrong_share(tm.AustereMH(epsilon=0.0, batch_size=100), tm.InMemoryFeed, log_ratios)[0] == 0
+
+
+def test_austere_without_error_is_the_exact_chain():
+    rows = np.asarray(real(np.random.default_rng(0).normal(size=2000)))
+    posterior = tm.Posterior(lambda mean, row: -0.5 * (row - mean) ** 2, rows, temperature=10.0)
+    chains = [
+        tm.sample(posterior, tm.MetropolisHastings(tm.RandomWalk(0.2), rule), init=0.0, num_samples=300).samples
+        for rule in (tm.Exact(batch_size=100), tm.AustereMH(epsilon=0.0, batch_size=100))
+    ]
+    np.testing.assert_array_equal(*chains)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "boundary", "log_ratio", "spread"),
+    [(0.05, 0.5, -1.0, 2.0), (0.1, 1.0, 0.5, 1.0), (0.2, 0.75, 0.0, 0.5)],
+)
+def test_austere_errs_as_rarely_as_the_design_predicts(epsilon, boundary, log_ratio, spread):
+    """On rows in a fresh random order for every test, as the theory has it; 4,000 tests."""
+    num_rows, batch_size, num_tests = 4000, 200, 4000
+    log_ratios = population(normal, num_rows, spread**2 * num_rows, log_ratio)
+    rule = tm.AustereMH(epsilon, batch_size, boundary)
+    wrong, read = wrong_share(rule, tm.IndexedFeed, log_ratios, num_tests)
+    expected = tm.design.acceptance_error(log_ratio, spread, batch_size / num_rows, epsilon, boundary)
+    assert wrong <= expected.wrong_decisions + 4 * np.sqrt(expected.wrong_decisions / num_tests)
+    assert wrong >= 0.7 * expected.wrong_decisions - 4 * np.sqrt(expected.wrong_decisions / num_tests)
+    assert abs(read - expected.data_fraction) < 0.02
+    assert wrong <= rule.error_bound(num_rows)
+
+
+def test_per_step_settings_keep_the_error():
+    log_ratios = population(normal, 2000, 4.0 * 2000, -0.5)
+    wrong, read = wrong_share(tm.AustereMHPerStep(max_error=0.05, batch_size=100), tm.InMemoryFeed, log_ratios)
+    assert wrong <= 0.05 + 4 * np.sqrt(0.05 / NUM_TESTS)
+    assert wrong > 0.005  # it does use the error it is given
+    assert read == 1  # and reads every row
+
+
+@pytest.mark.parametrize("inequality", ["bernstein", "serfling"])
+@pytest.mark.parametrize(("draw", "spread"), [(exponential, 0.05), (rare, 0.02)])
+def test_sub_lhd_errs_less_than_delta_whatever_the_rows(draw, spread, inequality):
+    log_ratios = population(draw, 5003, spread**2 * 5003, -1.5)
+    largest = real(np.max(np.abs(log_ratios)))
+    rule = tm.MHSubLhd(delta=0.05, batch_size=100, bound=lambda position, proposed: largest, inequality=inequality)
+    wrong, read = wrong_share(rule, tm.InMemoryFeed, log_ratios)
+    assert wrong < 0.05
+    assert read < 0.8
+
+
+def test_a_scan_decides_as_a_bound_does():
+    log_ratios = population(exponential, 5003, 0.05**2 * 5003, -1.5)
+    largest = jnp.max(jnp.abs(real(log_ratios)))
+    bounded, rows = decisions(
+        tm.MHSubLhd(batch_size=100, bound=lambda position, proposed: largest), tm.InMemoryFeed, log_ratios, 2000
+    )
+    scanned, all_rows = decisions(tm.MHSubLhd(batch_size=100, bound="scan"), tm.InMemoryFeed, log_ratios, 2000)
+    np.testing.assert_array_equal(bounded, scanned)
+    assert np.mean(rows) < 4_000
+    assert np.all(all_rows == 5003)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        tm.AustereMH(epsilon=0.01, batch_size=100),
+        tm.MHSubLhd(delta=0.05, batch_size=100, bound=lambda position, proposed: jnp.zeros_like(position)),
+    ],
+)
+def test_rare_rows_fool_a_t_test_and_a_bound_that_is_none(rule):
+    """Negative control: where one row in a thousand decides, both are wrong more often than 5 %."""
+    log_ratios = population(rare, 5003, 0.2**2 * 5003, -1.5)
+    assert wrong_share(rule, tm.InMemoryFeed, log_ratios)[0] > 0.05
