@@ -1,6 +1,7 @@
 """Rules that are wrong on purpose. If a law lets one of them pass, the law is worth nothing."""
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 
 import tallmc as tm
@@ -28,3 +29,47 @@ class Textbook(tm.MHMinibatch):
         missing = jnp.where(all_seen, self.sigma**2, jnp.maximum(self.sigma**2 - noise, 0))
         total = evidence.offset + num_rows * test.mean + evidence.normal * jnp.sqrt(missing) + evidence.correction
         return tm.Verdict((noise < self.sigma**2) | all_seen, total > 0)
+
+
+class CachedState(eqx.Module):
+    position: jax.Array
+    estimate: jax.Array
+    proposed: jax.Array
+    new_estimate: jax.Array
+
+
+class CachedMint(tm.Kernel[CachedState]):
+    """MINT as its proof has it: a position keeps the estimate of the batch that it was accepted with. Flat prior."""
+
+    scale: float
+    batch: int = eqx.field(static=True)
+    exponent: float = eqx.field(static=True)
+
+    @property
+    def batch_size(self):
+        return self.batch
+
+    def init(self, key, position, posterior):
+        rows = jax.tree.map(lambda leaf: leaf[: self.batch], posterior.data)
+        estimate = jnp.mean(posterior.log_likelihoods(position, rows))
+        return CachedState(position, estimate, self._propose(key, position), jnp.zeros_like(estimate))
+
+    def observe(self, state, posterior, window):
+        values = posterior.log_likelihoods(state.proposed, window.rows)
+        estimate = jnp.sum(jnp.where(window.valid, values, 0)) / window.count.astype(values.dtype)
+        return eqx.tree_at(lambda s: s.new_estimate, state, estimate), jnp.bool_(True)
+
+    def conclude(self, key, state, posterior, time):
+        key_accept, key_propose = jax.random.split(key)
+        log_ratio = float(posterior.num_rows) ** self.exponent * (state.new_estimate - state.estimate)
+        accept = -jax.random.exponential(key_accept, (), log_ratio.dtype) < log_ratio
+        position = jnp.where(accept, state.proposed, state.position)
+        estimate = jnp.where(accept, state.new_estimate, state.estimate)
+        info = tm.Info(accept, jnp.int32(self.batch), jnp.bool_(False), {})
+        return CachedState(position, estimate, self._propose(key_propose, position), state.new_estimate), info
+
+    def position(self, state):
+        return state.position
+
+    def _propose(self, key, position):
+        return position + self.scale * jax.random.normal(key, position.shape, position.dtype)

@@ -182,3 +182,43 @@ for call in (
         strict=True,
     ):
         assert words in line
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: tm.AustereMH(epsilon=1.0), r"epsilon must lie in \[0, 1\)"),
+        (lambda: tm.AustereMH(epsilon=-0.1), r"epsilon must lie in \[0, 1\)"),
+        (lambda: tm.AustereMH(epsilon=tm.schedule.power(5.0)), r"epsilon must lie in \[0, 1\)"),
+        (lambda: tm.AustereMH(boundary=0.2), "boundary must lie between 0.5"),
+        (lambda: tm.AustereMH(batch_size=0), "batch_size"),
+        (lambda: tm.AustereMHPerStep(max_error=0.7), "max_error must lie between 0 and 0.5"),
+        (lambda: tm.AustereMHPerStep(max_error=0.1, epsilons=()), "epsilons is empty"),
+        (lambda: tm.MHSubLhd(delta=0.0), "delta must lie between 0 and 1"),
+        (lambda: tm.MHSubLhd(p=1.0), "p must be above 1"),
+        (lambda: tm.MHSubLhd(gamma=1.0), "gamma must be above 1"),
+        (lambda: tm.MHSubLhd(bound="all"), 'bound must be None, "scan" or a function'),
+        (lambda: tm.MHSubLhd(inequality="hoeffding"), "inequality must be"),
+        (lambda: tm.Mint(100, -0.1), "exponent must not be negative|exponent must lie"),
+        (lambda: tm.MHMinibatch(sigma=1.82), "sigma must lie between 0 and"),
+        (lambda: tm.schedule.linear(0.1, -1.0, 10.0), "end must not be negative"),
+        (lambda: tm.design.sequential_test(0.0, 2.0, 0.1), "first_fraction must lie in"),
+        (lambda: tm.design.worst_case(0.6, 1000), "max_error must lie between 0 and 0.5"),
+        (lambda: tm.design.stationary_error(0.1, 1.0), "contraction must lie in"),
+    ],
+)
+def test_bad_settings_of_rules_and_designs(build, message):
+    with pytest.raises(ValueError, match=message):
+        build()
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        (tm.MHSubLhd(), 'bounds=tm.Lipschitz.*bound="scan"'),
+        (tm.Mint(batch_size=10, exponent=0.6), r"below log\(batch_size\) / log\(rows\) = 0.5886. Lower it"),
+    ],
+)
+def test_rules_that_cannot_decide_about_this_posterior(rule, message):
+    with pytest.raises(ValueError, match=message):
+        sample(kernel=tm.MetropolisHastings(tm.RandomWalk(0.1), rule))

@@ -85,6 +85,14 @@ def test_the_ends_of_the_range():
     np.testing.assert_allclose(first_look_decides.data_fraction, 0.05)
 
 
+@pytest.mark.parametrize("boundary", [0.5, 1.0])
+def test_clear_cases_are_decided_at_the_first_look_that_can(boundary):
+    test = tm.design.sequential_test([300.0, 3000.0, 30_000.0], 0.002, 0.001, boundary)
+    np.testing.assert_allclose(test.error, 0, atol=1e-12)
+    assert np.all((test.data_fraction >= 0.002 - 1e-12) & (test.data_fraction < 0.02))
+    np.testing.assert_allclose(test.data_fraction[-1], 0.002)
+
+
 def test_error_of_the_acceptance_probability_is_the_reference_one():
     """10,000 rows, windows of 500, log ratio -1, spread 2: +0.0541."""
     found = tm.design.acceptance_error(-1.0, 2.0, first_fraction=0.05, epsilon=0.05)

@@ -1,9 +1,10 @@
 """How often a sequential test is wrong and how much data it reads, without running it (Korattikara et al., 2014).
 
 The test looks at growing shares of the rows and stops when the standardised mean leaves a boundary. In the time
-tau = share / (1 - share) the scaled partial sums of rows drawn without replacement are a Brownian motion whose drift is
-`mu_std`. Two things follow. The density of the walks still going can be passed from look to look by quadrature, and it
-has to be done for drift zero only: the density at drift m is the driftless one times exp(m x - m^2 tau / 2).
+t = share / (1 - share) the scaled partial sums of rows drawn without replacement are a Brownian motion whose drift is
+`mu_std`. Where it is at time t, and nothing else, says how likely it got there without leaving the boundary at an
+earlier look: the way between two known points does not depend on the drift. So this chance is passed from look to look
+by quadrature once, and serves for every `mu_std`.
 """
 
 import dataclasses
@@ -94,26 +95,31 @@ def check_first_fraction(first_fraction: float) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class _Walk:
-    """The driftless walk: masses at quadrature points, one line a look, the last look (all rows) left out.
+    """Chances not to have stopped before, at quadrature points; one line a look, the last look (all rows) left out.
 
-    By symmetry only walks above zero are kept; `inside` are those that go on, `outside` those that have just stopped.
+    By symmetry only points above zero are kept: `inside` the boundary, where a walk goes on, and `outside`, where it
+    stops. Chances are already multiplied by the weights of their points.
     """
 
     share: np.ndarray
     time: np.ndarray
     inside: np.ndarray
-    mass_inside: np.ndarray
+    chance_inside: np.ndarray
     outside: np.ndarray
-    mass_outside: np.ndarray
+    chance_outside: np.ndarray
 
     def at_drift(self, drift: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """For each drift: the chance to stop below zero, and the chance to go on after each look."""
         error, going_on = np.zeros(drift.shape), np.zeros((drift.size, len(self.time)))
+        time = self.time[:, None]
+
+        def density(at: np.ndarray) -> np.ndarray:
+            return np.exp(-(at * at) / (2 * time)) / np.sqrt(2 * math.pi * time)
+
         for i, m in enumerate(drift):
-            tilt = (m**2 * self.time / 2)[:, None]
-            error[i] = np.sum(self.mass_outside * np.exp(-m * self.outside - tilt))
-            up, down = np.exp(m * self.inside - tilt), np.exp(-m * self.inside - tilt)
-            going_on[i] = np.sum(self.mass_inside * (up + down), axis=1)
+            error[i] = np.sum(self.chance_outside * density(self.outside + m * time))
+            both = density(self.inside - m * time) + density(self.inside + m * time)
+            going_on[i] = np.sum(self.chance_inside * both, axis=1)
         return error, going_on
 
 
@@ -126,25 +132,25 @@ def _walk(first_fraction: float, epsilon: float, boundary: float) -> _Walk:
     step = np.sqrt(np.diff(time, prepend=0.0))
     edge = max(float(ndtri(1 - epsilon)), 0.0) * share ** (0.5 - boundary) * np.sqrt(time) if epsilon > 0 else time
 
-    finest = np.minimum(step, np.append(step[1:], np.inf))
-    num_points = _FEWEST_POINTS + math.ceil(_SPACING * np.max(edge / finest, initial=0.0))
+    # Given where the walk is at a look, at the look before it was at a normal place with this mean and spread.
+    shrinkage = time[:-1] / time[1:]
+    spread = step[1:] * np.sqrt(shrinkage)
+    num_points = _FEWEST_POINTS + math.ceil(_SPACING * np.max(edge[:-1] / spread, initial=0.0))
     unit, weight = _gauss_legendre(num_points)
     unit_out, weight_out = _gauss_legendre(_POINTS_OUTSIDE)
     inside, outside = np.outer(edge, unit), edge[:, None] + np.outer(_REACH * step, unit_out)
-    width = np.concatenate([np.outer(edge, weight), np.outer(_REACH * step, weight_out)], axis=1)
     points = np.concatenate([inside, outside], axis=1)
+    weights = np.concatenate([np.outer(edge, weight), np.outer(_REACH * step, weight_out)], axis=1)
 
-    mass = np.zeros_like(points)
-    for look in range(len(share)):
-        target = points[look] / (step[look] * math.sqrt(2))
-        if look == 0:
-            density = np.exp(-(target**2))
-        else:
-            source = inside[look - 1] / (step[look] * math.sqrt(2))
-            near, far = target[:, None] - source, target[:, None] + source
-            density = (np.exp(-(near * near)) + np.exp(-(far * far))) @ mass[look - 1, :num_points]
-        mass[look] = width[look] * density / (step[look] * math.sqrt(2 * math.pi))
-    return _Walk(share, time, inside, mass[:, :num_points], outside, mass[:, num_points:])
+    chance = np.ones_like(points)
+    for look in range(1, len(share)):
+        scale = math.sqrt(2) * spread[look - 1]
+        target, source = points[look] * (shrinkage[look - 1] / scale), inside[look - 1] / scale
+        near, far = target[:, None] - source, target[:, None] + source
+        before = weights[look - 1, :num_points] * chance[look - 1, :num_points]
+        chance[look] = (np.exp(-(near * near)) + np.exp(-(far * far))) @ before / (scale * math.sqrt(math.pi))
+    chance *= weights
+    return _Walk(share, time, inside, chance[:, :num_points], outside, chance[:, num_points:])
 
 
 @functools.lru_cache(maxsize=64)

@@ -92,7 +92,10 @@ class AustereMH(AcceptanceRule[SequentialEvidence]):
     def __init__(self, epsilon: float | Schedule = 0.05, batch_size: int = 500, boundary: float = 0.5):
         check_batch_size(batch_size)
         check_boundary(boundary)
-        if not isinstance(epsilon, Schedule):
+        if isinstance(epsilon, Schedule):
+            for time in (0, 2**30):
+                check_epsilon(float(epsilon(jnp.int32(time))))
+        else:
             check_epsilon(epsilon)
             epsilon = float(epsilon)
         self.epsilon = epsilon

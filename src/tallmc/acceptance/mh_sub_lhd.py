@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -76,8 +76,8 @@ class MHSubLhd(AcceptanceRule[BoundedEvidence]):
         p: float = 2.0,
         gamma: float = 1.5,
         batch_size: int = 50,
-        bound: Callable[[PyTree, PyTree], Real[Array, ""]] | Literal["scan"] | None = None,
-        inequality: Literal["bernstein", "serfling"] = "bernstein",
+        bound: Callable[[PyTree, PyTree], Real[Array, ""]] | str | None = None,
+        inequality: str = "bernstein",
     ):
         check_batch_size(batch_size)
         if not 0 < delta < 1:

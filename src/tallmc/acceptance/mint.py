@@ -7,7 +7,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Real
-from scipy.special import ndtr
+from scipy.special import log_ndtr
 
 from tallmc.acceptance.full_sum import metropolis_level
 from tallmc.feed import Window
@@ -101,28 +101,33 @@ class Mint(AcceptanceRule[BatchEvidence]):
 
     def notes(self, stats: dict[str, np.ndarray], posterior: Posterior) -> list[str]:
         """The temperature that the chain sampled at, as asked for and with the noise of the batches."""
-        nominal = float(posterior.temperature) / self.inverse_temperature(posterior.num_rows)
-        noise = float(stats["noise"].mean())
-        return [
-            f"Mint samples at temperature {nominal:,.0f}, not at {float(posterior.temperature):g}; the noise of its "
-            f"batches (variance {noise:.2g} in the log ratio) makes that {nominal / noise_slope(noise):,.0f} in effect"
-        ]
+        own = float(posterior.temperature)
+        nominal = own / self.inverse_temperature(posterior.num_rows)
+        noise = stats["noise"][stats["accepted"]]
+        note = f"Mint samples at temperature {nominal:,.0f}, not at {own:g}"
+        if noise.size:
+            hotter = nominal / float(np.mean(noise_slope(noise)))
+            note += (
+                f"; with the noise of its batches (variance {noise.mean():.2g} in accepted moves) at most {hotter:,.0f}"
+            )
+        return [note]
 
     def acceptance_probability(self, log_ratio: ArrayLike) -> Real[Array, "..."]:
         """min(1, exp(log ratio)), the likelihood's part of the ratio being tempered."""
         return jnp.exp(jnp.minimum(log_ratio, 0))
 
 
-def noise_slope(variance: float) -> float:
-    """What normal noise in a Metropolis test makes of a small log ratio x.
+def noise_slope(variance: ArrayLike) -> np.ndarray | float:
+    """What normal noise in a Metropolis test makes of a small log ratio x, as a factor.
 
     The noisy test accepts x with probability a(x) = E min(1, exp(x + noise)), and the chain behaves as if the log ratio
-    were log a(x) / a(-x). The slope of that at zero is 1 without noise and falls with it: the target is hotter by its
-    inverse.
+    were log a(x) / a(-x). The slope of that at zero is 1 without noise and falls with it: the target is hotter by up to
+    its inverse. Larger log ratios suffer less.
 
     Example:
         >>> print(f"{noise_slope(0.0):.3f} {noise_slope(1.0):.3f}")
         1.000 0.687
     """
-    stays = math.exp(variance / 2) * float(ndtr(-math.sqrt(variance))) if variance < 700 else 0.0
+    variance = np.asarray(variance, float)
+    stays = np.exp(variance / 2 + log_ndtr(-np.sqrt(variance)))
     return 2 * stays / (0.5 + stays)

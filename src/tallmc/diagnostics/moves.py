@@ -33,7 +33,10 @@ class Moves(NamedTuple):
 
 
 def moves_of(run: "Run", num_moves: int = 100, rng_key: int | Array = 0) -> Moves:
-    """Fresh proposals from draws of a run, evenly spread over it, at the step size its warm-up found."""
+    """Fresh proposals from draws of a run, evenly spread over it, at the step size its warm-up found.
+
+    Proposals outside the prior's support are left out.
+    """
     kernel, posterior = run.kernel, run.posterior
     if not isinstance(kernel, MetropolisHastings):
         raise ValueError(f"moves can be taken from a MetropolisHastings run, not from {type(kernel).__name__}")
@@ -48,7 +51,12 @@ def moves_of(run: "Run", num_moves: int = 100, rng_key: int | Array = 0) -> Move
         return move.position, change + move.log_ratio
 
     proposed, offset = jax.vmap(propose)(jax.random.split(as_key(rng_key), len(which)), position, steps)
-    return Moves(position, proposed, np.asarray(offset, float))
+    # What the prior rules out is rejected without a look at the data.
+    possible = np.isfinite(offset)
+    if not possible.any():
+        raise ValueError("every proposal was outside the prior's support; use smaller steps")
+    position, proposed = jax.tree.map(lambda leaf: leaf[possible], (position, proposed))
+    return Moves(position, proposed, np.asarray(offset, float)[possible])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,9 +86,8 @@ def move_moments(posterior: Posterior, moves: Moves) -> MoveMoments:
         block = np.stack([squares.sum(1), (squares * centred).sum(1), (squares * squares).sum(1)])
         count, mean, powers = _merge(count, mean, powers, size, block_mean, block)
     variance = np.maximum(powers[0] / count, 1e-300)
-    finite = np.where(np.isfinite(moves.offset), moves.offset, 0.0)
     return MoveMoments(
-        log_ratio=count * mean + finite,
+        log_ratio=count * mean + moves.offset,
         spread=np.sqrt(variance * count),
         skewness=powers[1] / count / variance**1.5,
         kurtosis=powers[2] / count / variance**2 - 3,
