@@ -73,3 +73,19 @@ class CachedMint(tm.Kernel[CachedState]):
 
     def _propose(self, key, position):
         return position + self.scale * jax.random.normal(key, position.shape, position.dtype)
+
+
+class OwnVariance(tm.MHMinibatch):
+    """Tops up by the variance of the decisive rows alone: half of their third cumulant becomes an error."""
+
+    def _noise_variance(self, evidence):
+        count, num_rows = jnp.maximum(evidence.test.count, 1), float(evidence.num_rows)
+        return evidence.test.variance * num_rows**2 / count * (1 - count / num_rows)
+
+
+class PilotVariance(tm.MHMinibatch):
+    """Tops up by the variance of the pilot alone: a sixth of the third cumulant becomes an error, of the other sign."""
+
+    def _noise_variance(self, evidence):
+        count, num_rows = jnp.maximum(evidence.test.count, 1), float(evidence.num_rows)
+        return evidence.pilot.variance * num_rows**2 / count * (1 - count / num_rows)
