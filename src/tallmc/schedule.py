@@ -41,7 +41,7 @@ class _Linear(Schedule):
         return jnp.asarray(self.start + (self.end - self.start) * share, dtype)
 
 
-def power(start: float, exponent: float = 0.5, delay: float = 1000.0) -> Schedule:
+def power(start: float, exponent: float = 0.5, delay: float | int = 1000) -> Schedule:
     """Falls as `start * (1 + time / delay) ** -exponent`: never zero, below any level in the end.
 
     Args:
@@ -61,7 +61,7 @@ def power(start: float, exponent: float = 0.5, delay: float = 1000.0) -> Schedul
     return _Power(float(start), float(exponent), float(delay))
 
 
-def linear(start: float, end: float, steps: float) -> Schedule:
+def linear(start: float, end: float, steps: float | int) -> Schedule:
     """Goes from `start` to `end` in `steps` transitions and stays there.
 
     Args:
@@ -83,7 +83,7 @@ def linear(start: float, end: float, steps: float) -> Schedule:
     return _Linear(float(start), float(end), float(steps))
 
 
-def _check(**values: float) -> None:
+def _check(**values: float | int) -> None:
     for name, value in values.items():
         if not (np.isfinite(value) and value > 0):
             raise ValueError(f"{name} must be a positive number, got {value}")

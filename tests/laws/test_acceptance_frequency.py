@@ -24,22 +24,18 @@ def excess_error(rule, feed, log_ratios, num_tests=NUM_TESTS, offset=0.0):
     return abs(frequency - expected) - allowed_error(rule, len(log_ratios)) - chance
 
 
-@pytest.mark.parametrize("log_ratio", [-2.0, 0.0, 0.7])
 @pytest.mark.parametrize("name", RULES)
-def test_acceptance_frequency_is_the_formula(name, log_ratio):
-    log_ratios = population(normal, num_rows=1013, variance=60.0, log_ratio=log_ratio)
-    assert excess_error(RULES[name](), tm.InMemoryFeed, log_ratios) <= 0
-
-
-@pytest.mark.parametrize("name", RULES)
-def test_the_part_without_data_counts_too(name):
-    log_ratios = population(normal, num_rows=1013, variance=60.0, log_ratio=1.5)
-    assert excess_error(RULES[name](), tm.InMemoryFeed, log_ratios, offset=-1.0) <= 0
+def test_acceptance_frequency_is_the_formula(name):
+    """For bad, indifferent and good proposals; last, one that is good by its rows and bad by its prior."""
+    rule = RULES[name]()  # one object for all, so that it compiles once
+    for log_ratio, offset in ((-2.0, 0.0), (0.0, 0.0), (0.7, 0.0), (1.5, -1.0)):
+        log_ratios = population(normal, num_rows=1013, variance=60.0, log_ratio=log_ratio)
+        assert excess_error(rule, tm.InMemoryFeed, log_ratios, offset=offset) <= 0, (log_ratio, offset)
 
 
 @pytest.mark.parametrize("feed", FEEDS)
-@pytest.mark.parametrize("num_rows", [1, 3, 101])
-@pytest.mark.parametrize("name", ["exact", "exact_barker", "mh_minibatch", "mh_minibatch_small_windows"])
+@pytest.mark.parametrize("num_rows", [1, 101])
+@pytest.mark.parametrize("name", ["exact", "mh_minibatch_small_windows", "austere_mh", "mh_sub_lhd_scan"])
 def test_few_rows_are_no_special_case(name, num_rows, feed):
     log_ratios = population(normal, num_rows, variance=30.0, log_ratio=-0.5) if num_rows > 1 else np.array([-0.5])
     assert excess_error(RULES[name](), FEEDS[feed], log_ratios, num_tests=10_000) <= 0

@@ -192,11 +192,12 @@ class MHSubLhd(AcceptanceRule[BoundedEvidence]):
         factor = 3.0 if self.inequality == "bernstein" else 5.0
         # log(factor / delta_t) with delta_t = delta (p - 1) / (p t^p)
         constant = math.log(factor * self.p / ((self.p - 1) * self.delta))
-        log_term = constant + self.p * jnp.log(jnp.maximum(look, 1).astype(count.dtype))
+        log_term = constant + rounded(self.p * jnp.log(jnp.maximum(look, 1).astype(count.dtype)))
         spread, slope = 2 * variance, 3.0
         if self.inequality == "serfling":
             num_rows = float(evidence.full.num_rows)
-            few, many = 1 - (count - 1) / num_rows, (1 - count / num_rows) * (1 + 1 / count)
+            few = 1 - rounded((count - 1) / num_rows)
+            many = (1 - rounded(count / num_rows)) * (1 + 1 / count)
             spread, slope = spread * jnp.where(count <= num_rows / 2, few, many), 7 / 3 + 3 / math.sqrt(2)
         full_range = 2 * evidence.largest
         allowed = jnp.sqrt(spread * log_term / count) + rounded(slope * full_range * log_term / count)

@@ -10,6 +10,7 @@ from jaxtyping import Array, ArrayLike, Real
 from scipy.special import log_ndtr
 
 from tallmc.acceptance.full_sum import metropolis_level
+from tallmc.arithmetic import rounded
 from tallmc.feed import Window
 from tallmc.kernel import AcceptanceRule, Guarantee, Question, Verdict, check_batch_size
 from tallmc.moments import Moments
@@ -96,7 +97,7 @@ class Mint(AcceptanceRule[BatchEvidence]):
         """The estimated variance of the log ratio that decided."""
         moments, num_rows = evidence.moments, float(evidence.num_rows)
         count = jnp.maximum(moments.count, 1)
-        noise = num_rows ** (2 * self.exponent) * moments.variance / count * (1 - count / num_rows)
+        noise = num_rows ** (2 * self.exponent) * moments.variance / count * (1 - rounded(count / num_rows))
         return {"skewness": moments.skewness, "noise": noise}
 
     def notes(self, stats: dict[str, np.ndarray], posterior: Posterior) -> list[str]:
