@@ -2,7 +2,7 @@
 
 from importlib.metadata import PackageNotFoundError, version
 
-from tallmc import models
+from tallmc import models, optimise
 from tallmc.acceptance import (
     CorrectionLaw,
     Exact,
@@ -50,6 +50,7 @@ __all__ = [
     "Window",
     "correction_law",
     "models",
+    "optimise",
     "ridge_correction",
     "sample",
 ]
