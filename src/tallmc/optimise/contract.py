@@ -53,6 +53,9 @@ class Problem(abc.ABC):
     names_rows: ClassVar[bool] = False
     """Whether the problem gives each row's equation, as the test printed in the paper wants."""
 
+    parallel: ClassVar[bool] = False
+    """Whether `sums` may run in several threads at once, and gains from it."""
+
     dimension: int
     data: PyTree
 

@@ -5,7 +5,7 @@ import numpy as np
 from tallmc.optimise.linear_algebra import Degenerate, update
 from tallmc.optimise.state import Search
 
-_NEAR = 0.3  # posterior standard deviations over which the curvature is taken to be constant
+_NEAR = 1.0  # posterior standard deviations over which the curvature is taken to be constant
 _ENOUGH = 50  # rows for each coordinate whose curvature will do for the first step on all rows
 _FLAT = 1e4  # a curvature that fell by this factor along a step means that the optimum is at infinity
 _PATIENCE = 30

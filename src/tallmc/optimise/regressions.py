@@ -30,6 +30,8 @@ class Regression(LeastSquares):
         prior_precision: Of the centred normal prior: one number, or one for each coefficient; 0 is flat.
     """
 
+    parallel: ClassVar[bool] = True
+
     def __init__(self, X: Numbers, y: Numbers, prior_precision: Any = 0.0):
         columns, target = _floats("X", X, 2), _floats("y", y, 1)
         if len(columns) != len(target):

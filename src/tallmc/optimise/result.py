@@ -18,7 +18,7 @@ class OptimiseResult:
         gradient_norm: Euclidean norm of the objective's gradient at `position`.
         gradient_norm_error: Its standard error from not having seen all rows; 0 if all were seen.
         distance: Estimated distance to the optimum in standard deviations of the posterior (the Newton decrement).
-        hessian: Second derivative of the objective, at `position` or less than 0.3 posterior standard deviations
+        hessian: Second derivative of the objective, at `position` or less than one posterior standard deviation
             from it. Iteratively reweighted problems give their `A'A`, prior included.
         converged: Whether `distance` fell below the tolerance on all rows.
         reason: Why it stopped, in words.

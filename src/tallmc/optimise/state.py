@@ -1,6 +1,10 @@
 """A search under way: where it is, what it has read, and how it takes back a step that went too far."""
 
+import concurrent.futures
 import dataclasses
+import functools
+import operator
+import os
 from collections.abc import Iterable
 
 import jax
@@ -13,6 +17,8 @@ from tallmc.optimise.halved_rows import HalvedRows
 
 LARGEST_LOOK = 0.25  # beyond this share of the rows, all of them cost less than more tests
 _MOST_HALVINGS = 40
+_GROUP = 8
+_THREADS = min(8, os.cpu_count() or 1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,13 +75,17 @@ class Search:
 
     def sum(self, blocks: Iterable[PyTree], *, curvature: bool = True) -> Sums:
         """Adds up blocks where the search is, in float64 and in their order. `overshot` judges what overflows."""
+        waiting = list(blocks)
+        groups = [waiting[first : first + _GROUP] for first in range(0, len(waiting), _GROUP)]
+        if not (curvature and self.problem.parallel and len(groups) > 2):
+            return _add(self._sum_group(group, curvature=curvature) for group in groups)
+        # Groups are added in their order, so that the number of threads changes no digit.
+        with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
+            return _add(pool.map(lambda group: self._sum_group(group, curvature=curvature), groups))
+
+    def _sum_group(self, blocks: Iterable[PyTree], *, curvature: bool) -> Sums:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            total = None
-            for block in blocks:
-                part = self.problem.sums(self.position, block, curvature=curvature)
-                total = part if total is None else total + part
-        assert total is not None
-        return total
+            return _add(self.problem.sums(self.position, block, curvature=curvature) for block in blocks)
 
     def learn(self, sums: Sums) -> None:
         """Keeps score and curvature."""
@@ -126,3 +136,7 @@ class Search:
             if not good.all():
                 name, row = jax.tree_util.keystr(path) or "the data", int(np.argmin(good))
                 raise ValueError(f"{name} holds NaN or infinity, first in row {row}; drop or fill such rows first")
+
+
+def _add(parts: Iterable[Sums]) -> Sums:
+    return functools.reduce(operator.add, parts)
