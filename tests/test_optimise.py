@@ -142,11 +142,11 @@ def test_optimum_and_hessian_are_those_of_statsmodels(name, family):
 def test_least_absolute_deviation_is_median_regression():
     X = features()
     y = targets("least_absolute_deviation", X)
-    found = tm.optimise.least_absolute_deviation(X, y, floor=1e-5, max_iterations=500)
+    found = tm.optimise.least_absolute_deviation(X, y)
     wanted = sm.QuantReg(y, X).fit(q=0.5, max_iter=5000, p_tol=1e-8)
     assert found.converged
     np.testing.assert_allclose(found.position, wanted.params, atol=0.02 * wanted.bse.min())
-    assert np.abs(y - X @ found.position).sum() <= np.abs(y - X @ wanted.params).sum() * (1 + 1e-7)
+    assert np.abs(y - X @ found.position).sum() <= np.abs(y - X @ wanted.params).sum() * (1 + 1e-6)
 
 
 def test_rows_grow_and_the_last_iterations_use_all():
@@ -286,8 +286,8 @@ class TestDegenerate:
 
     def test_many_residuals_of_zero(self):
         y = np.round(np.random.default_rng(0).exponential(2, 30_001))
-        found = tm.optimise.least_absolute_deviation(np.ones((30_001, 1)), y)
-        assert abs(found.position[0] - np.median(y)) < 1e-3
+        ours = tm.optimise.LeastAbsoluteDeviation(np.ones((30_001, 1)), y)
+        assert abs(tm.optimise.irls(ours).position[0] - np.median(y)) < ours.floor
 
     def test_a_constant_target(self):
         found = tm.optimise.least_absolute_deviation(self.X, np.full(3_000, 4.0))
@@ -313,7 +313,7 @@ X3, Y3 = features(500, 3), targets("logistic", features(500, 3))
         (lambda: tm.optimise.logistic(X3[:, :0], Y3), "at least one row and one column"),
         (lambda: tm.optimise.logistic(X3[:, 0], Y3), "a matrix"),
         (lambda: tm.optimise.logistic(X3.astype(str), Y3), "must hold numbers"),
-        (lambda: tm.optimise.logistic(np.where(X3 == X3[77, 1], np.nan, X3), Y3), "NaN or infinity, first in row 77"),
+        (lambda: tm.optimise.logistic(np.where(X3[77, 1] == X3, np.nan, X3), Y3), "NaN or infinity, first in row 77"),
         (lambda: tm.optimise.logistic(X3, Y3, epsilon=0.0), "epsilon"),
         (lambda: tm.optimise.logistic(X3, Y3, prior_precision=-1.0), "at least 0"),
         (lambda: tm.optimise.logistic(X3, Y3, prior_precision=[1.0, 2.0]), "one a column"),
@@ -321,11 +321,8 @@ X3, Y3 = features(500, 3), targets("logistic", features(500, 3))
         (lambda: tm.optimise.logistic(X3, Y3, init=np.full(3, np.inf)), "init holds"),
         (lambda: tm.optimise.logistic(X3, Y3, first_rows=0), "first_rows"),
         (lambda: tm.optimise.logistic(X3, Y3, tolerance=0.0), "tolerance"),
-        (lambda: tm.optimise.logistic(X3, Y3, test=3), "SplitHalves"),
         (lambda: tm.optimise.least_absolute_deviation(X3, Y3, floor=0.0), "floor"),
-        (lambda: tm.optimise.irls(3), "Logistic"),
         (lambda: tm.optimise.poisson(X3, Y3, init=np.full(3, 1e3)), "not finite at the start"),
-        (lambda: tm.optimise.mode(3), "tm.Posterior"),
         (lambda: tm.optimise.mode(tm.Posterior(lambda m, r: -((r - m) ** 2), jnp.ones(3))), "init is missing"),
         (lambda: tm.optimise.mode(tm.models.logistic_regression(X3, Y3), test=tm.optimise.Printed), "SplitHalves"),
     ],

@@ -16,25 +16,25 @@ class Sums(NamedTuple):
     """Sums over some rows, in float64.
 
     Args:
-        count: How many rows.
+        num_rows: How many rows.
         loss: Sum of their losses.
         score: Minus the gradient of that sum.
         curvature: Its second derivative, or what stands for it; None if it was not asked for.
     """
 
-    count: int
+    num_rows: int
     loss: float
     score: np.ndarray
     curvature: np.ndarray | None
 
     def __add__(self, other: "Sums") -> "Sums":  # pyright: ignore[reportIncompatibleMethodOverride]
         curvature = None if self.curvature is None or other.curvature is None else self.curvature + other.curvature
-        return Sums(self.count + other.count, self.loss + other.loss, self.score + other.score, curvature)
+        return Sums(self.num_rows + other.num_rows, self.loss + other.loss, self.score + other.score, curvature)
 
     def scaled(self, factor: float) -> "Sums":
         """The sums of rows `factor` times as many."""
         curvature = None if self.curvature is None else factor * self.curvature
-        return Sums(self.count, factor * self.loss, factor * self.score, curvature)
+        return Sums(self.num_rows, factor * self.loss, factor * self.score, curvature)
 
     @property
     def finite(self) -> bool:
@@ -70,7 +70,7 @@ class Problem(abc.ABC):
 
     @abc.abstractmethod
     def influences(self, position: np.ndarray, rows: PyTree, along: np.ndarray, step: np.ndarray) -> np.ndarray:
-        """For each row, the inner product of `along` and `score - curvature step`: what it adds to an update's error."""
+        """For each row, the inner product of `along` and `score - curvature step`: its part in an update's error."""
 
     def prior(self, position: np.ndarray) -> Sums:
         """What needs no rows, as if it were a sum over none."""

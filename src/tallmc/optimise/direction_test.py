@@ -34,7 +34,7 @@ class Look:
 
     def scaled(self, sums: Sums) -> Sums:
         """What the sums say of all rows, prior included."""
-        return sums.scaled(self.problem.num_rows / sums.count) + self.problem.prior(self.position)
+        return sums.scaled(self.problem.num_rows / sums.num_rows) + self.problem.prior(self.position)
 
     @property
     def pooled(self) -> Sums:
@@ -98,15 +98,15 @@ class SplitHalves(DirectionTest):
 
     def _confirms(self, look: Look, other: int, direction: np.ndarray, step: np.ndarray) -> bool:
         """Whether the half `other`, with its own update `step`, confirms a direction from the first half."""
-        count, num_rows = look.halves[other].count, look.problem.num_rows
+        count, num_rows = look.halves[other].num_rows, look.problem.num_rows
         freedom = count - look.problem.dimension
         if freedom < 1:
             return False
-        share = look.halves[1 - other].count / num_rows
+        share = look.halves[1 - other].num_rows / num_rows
         estimate = share * direction @ direction + (1 - share) * direction @ step
         if not (np.isfinite(estimate) and estimate > 0):
             return False
-        remaining = num_rows - look.halves[1 - other].count
+        remaining = num_rows - look.halves[1 - other].num_rows
         variance = self._variance(look, other, direction, step) / freedom * (1 - count / remaining)
         error = self.epsilon / (2 * look.looks)
         threshold = -float(scipy.special.stdtrit(freedom, error))
@@ -121,7 +121,7 @@ class SplitHalves(DirectionTest):
             values = look.problem.influences(look.position, block, along, step).astype(np.float64)
             total += float(np.sum(values))
             squares += float(values @ values)
-        count = look.halves[other].count
+        count = look.halves[other].num_rows
         return look.problem.num_rows**2 * max(squares / count - (total / count) ** 2, 0.0)
 
 

@@ -6,6 +6,7 @@ from tallmc.optimise.linear_algebra import Degenerate, update
 from tallmc.optimise.state import Search
 
 _NEAR = 1.0  # posterior standard deviations over which the curvature is taken to be constant
+_FAST = 0.1  # a pass that shortens the distance by less than this was not led by the right curvature
 _ENOUGH = 50  # rows for each coordinate whose curvature will do for the first step on all rows
 _FLAT = 1e4  # a curvature that fell by this factor along a step means that the optimum is at infinity
 _PATIENCE = 30
@@ -33,26 +34,31 @@ def exact_update(search: Search) -> None:
         _explain(search, trouble)
         return
     dispersion = problem.dispersion(likelihood.loss / problem.num_rows)
-    search.distance = float(np.sqrt(max(step @ sums.score, 0.0) / dispersion))
+    before, search.distance = search.distance, float(np.sqrt(max(step @ sums.score, 0.0) / dispersion))
+    search.contraction = search.distance / before if before else 0.0
     search.before = None
-    _judge(search, likelihood.loss, step)
-    if search.reason is None:
+    _judge(search, likelihood.loss, step, fresh=fresh)
+    if search.reason is None and problem.settles:
         search.step(sums.loss, step)
+    elif search.reason is None:
+        search.step(sums.loss, search.acceleration.propose(search.position, step, search.curvature), plain=step)
 
 
 def _curvature_is_poor(search: Search) -> bool:
     if not search.problem.settles:
         return True
     if search.curvature_rows == search.problem.num_rows:
-        return not search.distance < _NEAR
-    return np.isfinite(search.distance) or search.curvature_rows < _ENOUGH * search.problem.dimension
+        return not (search.distance < _NEAR and search.contraction < _FAST)
+    return bool(np.isfinite(search.distance)) or search.curvature_rows < _ENOUGH * search.problem.dimension
 
 
-def _judge(search: Search, likelihood: float, step: np.ndarray) -> None:
+def _judge(search: Search, likelihood: float, step: np.ndarray, *, fresh: bool) -> None:
     """Stops the search if it has arrived, or never will."""
+    # A distance by an old curvature counts only if that curvature has just proved its worth.
+    known = search.curvature_rows == search.problem.num_rows and (fresh or search.contraction < _FAST)
     if search.problem.separates(likelihood):
         search.reason = _AT_INFINITY.format("every row is on the right side of a plane")
-    elif search.distance < search.options.tolerance and search.curvature_rows == search.problem.num_rows:
+    elif search.distance < search.options.tolerance and known:
         search.reason = _what_is_wrong(search, step)
         if search.reason is None:
             search.reason, search.converged = "the gradient over all rows is zero to the tolerance", True

@@ -67,7 +67,11 @@ def irls(
     direction_test.check(problem)
     if first_rows is None:
         first_rows = max(200, 20 * problem.dimension, -(-problem.num_rows // 1000))
-    for name, value in (("first_rows", first_rows), ("max_iterations", max_iterations), ("row_increment", row_increment)):
+    for name, value in (
+        ("first_rows", first_rows),
+        ("max_iterations", max_iterations),
+        ("row_increment", row_increment),
+    ):
         if value is not None and (isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1):
             raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
     if not tolerance > 0:
@@ -95,7 +99,9 @@ def _run(search: Search, *, show: bool) -> None:
     most = search.options.max_iterations
     with progress_line(search.problem.num_rows, show=show) as update, stop_on_interrupt() as interrupted:
         while search.reason is None:
-            (tested_update if search.size else exact_update)(search)
+            # What overflows is found by the checks of the sums, and taken back.
+            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+                (tested_update if search.size else exact_update)(search)
             update(len(search.rows_per_iteration), search.rows_per_iteration[-1], search.distance)
             if search.reason is None and interrupted():
                 search.reason = "interrupted"
@@ -131,12 +137,12 @@ def _measure_the_end(search: Search) -> float:
     problem, num_rows = search.problem, search.problem.num_rows
     blocks = [block for half in (0, 1) for block in search.rows.look(half, 0, search.size)]
     sums = search.sum(blocks, curvature=False)
-    search.score = (sums.scaled(num_rows / sums.count) + problem.prior(search.position)).score
+    search.score = (sums.scaled(num_rows / sums.num_rows) + problem.prior(search.position)).score
     along = search.score / max(float(np.linalg.norm(search.score)), np.finfo(float).tiny)
     still = np.zeros_like(along)
     values = np.concatenate([problem.influences(search.position, block, along, still) for block in blocks])
-    correction = 1 - sums.count / num_rows
-    return float(num_rows * np.std(values.astype(np.float64)) * np.sqrt(correction / sums.count))
+    correction = 1 - sums.num_rows / num_rows
+    return float(num_rows * np.std(values.astype(np.float64)) * np.sqrt(correction / sums.num_rows))
 
 
 def renamed(result: OptimiseResult, position: PyTree) -> OptimiseResult:

@@ -1,6 +1,6 @@
 """The mode of any posterior, by Newton steps on as many rows as each needs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, ClassVar
 
@@ -43,14 +43,16 @@ class NegativeLogDensity(Problem):
         flat = jnp.asarray(position, self.dtype)
         function = _with_hessian if curvature else _with_gradient
         parts = [function(self.model, self.unravel, flat, block, valid) for block, valid in _padded(rows)]
-        sums = [np.sum([np.asarray(part, np.float64) for part in column], axis=0) for column in zip(*parts, strict=True)]
+        sums = [
+            np.sum([np.asarray(part, np.float64) for part in column], axis=0) for column in zip(*parts, strict=True)
+        ]
         count = len(jax.tree.leaves(rows)[0])
         return Sums(count, float(sums[0]), -sums[1], sums[2] if curvature else None)
 
     def influences(self, position: np.ndarray, rows: PyTree, along: np.ndarray, step: np.ndarray) -> np.ndarray:
         """By directional derivatives, which cost about as much as the likelihood itself."""
-        vectors = [jnp.asarray(vector, self.dtype) for vector in (position, along, step)]
-        parts = [_influences(self.model, self.unravel, *vectors, block) for block, _ in _padded(rows)]
+        flat, ahead, moved = (jnp.asarray(vector, self.dtype) for vector in (position, along, step))
+        parts = [_influences(self.model, self.unravel, flat, ahead, moved, block) for block, _ in _padded(rows)]
         return np.concatenate([np.asarray(part) for part in parts])[: len(jax.tree.leaves(rows)[0])]
 
     def prior(self, position: np.ndarray) -> Sums:
@@ -107,14 +109,17 @@ def _default_start(posterior: Posterior) -> Array:
     return jnp.zeros(matrices[0].shape[1])
 
 
-def _padded(rows: PyTree):
+def _padded(rows: PyTree) -> Iterator[tuple[PyTree, Array]]:
     """Blocks of one size, so that only one function is compiled; what fills up the last is marked."""
     count = len(jax.tree.leaves(rows)[0])
     for start in range(0, count, _BLOCK):
         indices = np.minimum(np.arange(start, start + _BLOCK), count - 1)
         whole = start + _BLOCK <= count
         take = slice(start, start + _BLOCK) if whole else indices
-        yield jax.tree.map(lambda leaf, take=take: leaf[take], rows), jnp.asarray(np.arange(start, start + _BLOCK) < count)
+        yield (
+            jax.tree.map(lambda leaf, take=take: leaf[take], rows),
+            jnp.asarray(np.arange(start, start + _BLOCK) < count),
+        )
 
 
 def _loss(model: Posterior, unravel: Callable, flat: Array, rows: PyTree, valid: Array) -> Array:

@@ -143,13 +143,13 @@ class LeastAbsoluteDeviation(Regression):
     """Least absolute deviation (median) regression; the loss is the absolute residual.
 
     A row's weight is one over its absolute residual, which no row may have at zero. Residuals below `floor` count as
-    `floor`: the loss is then quadratic for them, and the optimum moves by less than `floor`.
+    `floor`: the loss is then quadratic for them, and the optimum moves by about as much.
 
     Args:
         X: One line a row. Add a column of ones for an intercept.
         y: One number a row.
         prior_precision: Of the centred normal prior on coefficients whose residuals have a Laplace law of scale 1.
-        floor: Smallest absolute residual; a thousandth of the mean absolute deviation of `y` from its median if left out.
+        floor: Smallest absolute residual; 1e-4 of the mean absolute deviation of `y` if left out.
     """
 
     settles: ClassVar[bool] = False
@@ -158,7 +158,7 @@ class LeastAbsoluteDeviation(Regression):
         super().__init__(X, y, prior_precision)
         if floor is None:
             sample = self.data[1][:: -(-len(self.data[1]) // 10_000)].astype(np.float64)
-            floor = 1e-3 * float(np.mean(np.abs(sample - np.median(sample)))) or 1e-3
+            floor = 1e-4 * float(np.mean(np.abs(sample - np.median(sample)))) or 1e-4
         if not floor > 0:
             raise ValueError(f"floor must be above 0, got {floor}: a weight is one over a residual")
         self.floor = float(floor)

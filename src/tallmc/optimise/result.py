@@ -52,7 +52,8 @@ class OptimiseResult:
         lines = [
             f"{'converged' if self.converged else 'NOT converged'}: {self.reason}",
             f"iterations       {len(self.rows_per_iteration)}, on {dots}{rows} rows",
-            f"rows read        {self.rows_read:,} ({self.passes:.2f} passes over {self.num_rows:,}), {self.num_tests} tests",
+            f"rows read        {self.rows_read:,} ({self.passes:.2f} passes over {self.num_rows:,})",
+            f"tests            {self.num_tests}",
             f"objective        {self.objective[-1]:.8g}",
             f"gradient norm    {self.gradient_norm:.3g}{error}",
             f"to the optimum   {self.distance:.2g} posterior standard deviations",

@@ -11,6 +11,7 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
+from tallmc.optimise.acceleration import Anderson
 from tallmc.optimise.contract import Problem, Sums
 from tallmc.optimise.direction_test import DirectionTest
 from tallmc.optimise.halved_rows import HalvedRows
@@ -57,9 +58,12 @@ class Search:
         self.curvature = self.first_curvature = np.zeros((problem.dimension, problem.dimension))
         self.curvature_rows = 0
         self.distance = self.best_distance = np.inf
+        self.contraction = 0.0  # of the distance, by the last pass
         self.passes_without_progress = 0
         # Where the last step started, and the loss there on the rows that made it.
         self.before: tuple[np.ndarray, float] | None = None
+        self.acceleration = Anderson()
+        self._plain: np.ndarray | None = None
         self._halvings = 0
         self.position = self._start() if init is None else init.astype(np.float64)
 
@@ -95,9 +99,9 @@ class Search:
                 self.first_curvature = sums.curvature
             self.curvature, self.curvature_rows = sums.curvature, self.rows_per_iteration[-1]
 
-    def step(self, loss: float, step: np.ndarray) -> None:
-        """Moves on; `loss` is the one before the step on the rows that made it."""
-        self.before = (self.position, loss)
+    def step(self, loss: float, step: np.ndarray, plain: np.ndarray | None = None) -> None:
+        """Moves on; `loss` is the one before the step on the rows that made it, `plain` what to try if it fails."""
+        self.before, self._plain = (self.position, loss), plain
         self.position = self.position + step
 
     def record(self, loss: float, rows: int) -> None:
@@ -116,6 +120,10 @@ class Search:
         if sums.finite and sums.loss <= loss + slack:
             self._halvings = 0
             return False
+        if self._plain is not None:
+            self.position, self._plain = position + self._plain, None
+            self.acceleration.forget()
+            return True
         self._halvings += 1
         self.position = 0.5 * (self.position + position)
         if self._halvings > _MOST_HALVINGS:
