@@ -17,8 +17,8 @@ class Recorder:
         class Recording(test):
             seen = []  # noqa: RUF012
 
-            def accepts(self, look):
-                accepted = super().accepts(look)
+            def accepts(self, look, looks):
+                accepted = super().accepts(look, looks)
                 if accepted:
                     self.seen.append((look.position, look.update(look.halves[0] + look.halves[1])))
                 return accepted

@@ -22,7 +22,6 @@ class Look:
         rows: Where rows come from.
         halves: Sums over each half, the prior left out.
         size: Rows in each half.
-        looks: Tests that this iteration may make in all, at most.
     """
 
     problem: Problem
@@ -30,7 +29,6 @@ class Look:
     rows: HalvedRows
     halves: tuple[Sums, Sums]
     size: int
-    looks: int
 
     def scaled(self, sums: Sums) -> Sums:
         """What the sums say of all rows, prior included."""
@@ -62,8 +60,8 @@ class DirectionTest(abc.ABC):
         self.epsilon = float(epsilon)
 
     @abc.abstractmethod
-    def accepts(self, look: Look) -> bool:
-        """Whether the update from these rows may be made."""
+    def accepts(self, look: Look, looks: int) -> bool:
+        """Whether the update from these rows may be made; `looks` is how many tests the iteration may make in all."""
 
     def check(self, problem: Problem) -> None:
         """Raises `ValueError` if this test cannot judge such a problem."""
@@ -88,15 +86,16 @@ class SplitHalves(DirectionTest):
 
     carries_rows: ClassVar[bool] = True
 
-    def accepts(self, look: Look) -> bool:
+    def accepts(self, look: Look, looks: int) -> bool:
         """Both halves confirm each other's direction."""
         try:
             updates = [look.update(half) for half in look.halves]
         except Degenerate:
             return False
-        return all(self._confirms(look, other, updates[1 - other], updates[other]) for other in (0, 1))
+        error = self.epsilon / (2 * looks)
+        return all(self._confirms(look, other, updates[1 - other], updates[other], error) for other in (0, 1))
 
-    def _confirms(self, look: Look, other: int, direction: np.ndarray, step: np.ndarray) -> bool:
+    def _confirms(self, look: Look, other: int, direction: np.ndarray, step: np.ndarray, error: float) -> bool:
         """Whether the half `other`, with its own update `step`, confirms a direction from the first half."""
         count, num_rows = look.halves[other].num_rows, look.problem.num_rows
         freedom = count - look.problem.dimension
@@ -108,7 +107,6 @@ class SplitHalves(DirectionTest):
             return False
         remaining = num_rows - look.halves[1 - other].num_rows
         variance = self._variance(look, other, direction, step) / freedom * (1 - count / remaining)
-        error = self.epsilon / (2 * look.looks)
         threshold = -float(scipy.special.stdtrit(freedom, error))
         return bool(estimate > threshold * (1 - share) * np.sqrt(variance))
 
@@ -143,8 +141,9 @@ class Printed(DirectionTest):
         if not problem.names_rows:
             raise ValueError("tm.optimise.Printed needs a tm.optimise.LeastSquares problem; use SplitHalves instead")
 
-    def accepts(self, look: Look) -> bool:
-        """Line 17 of the algorithm."""
+    def accepts(self, look: Look, looks: int) -> bool:
+        """Line 17 of the algorithm, in which every look may spend all of epsilon."""
+        del looks
         problem, pooled = look.problem, look.pooled
         assert isinstance(problem, LeastSquares)
         try:

@@ -1,10 +1,12 @@
 """Iteratively reweighted least squares that reads only as many rows as a step needs."""
 
+import functools
 import warnings
 from typing import Any
 
 import numpy as np
 from jaxtyping import PyTree
+from threadpoolctl import ThreadpoolController
 
 from tallmc.optimise.contract import Problem
 from tallmc.optimise.direction_test import DirectionTest, SplitHalves
@@ -97,7 +99,9 @@ def _as_start(init: Any, problem: Problem) -> np.ndarray | None:
 
 def _run(search: Search, *, show: bool) -> None:
     most = search.options.max_iterations
-    with progress_line(search.problem.num_rows, show=show) as update, stop_on_interrupt() as interrupted:
+    # Blocks are small and run side by side in our own threads. BLAS threads would wait for each other at every block,
+    # which on a busy machine takes longer than the work.
+    with _blas().limit(limits=1, user_api="blas"), progress_line(search.problem.num_rows, show=show) as update, stop_on_interrupt() as interrupted:
         while search.reason is None:
             # What overflows is found by the checks of the sums, and taken back.
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -107,6 +111,11 @@ def _run(search: Search, *, show: bool) -> None:
                 search.reason = "interrupted"
             elif search.reason is None and len(search.rows_per_iteration) >= most:
                 search.reason = f"max_iterations ({most}) reached; raise it or loosen tolerance"
+
+
+@functools.cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController()
 
 
 def _result(search: Search) -> OptimiseResult:

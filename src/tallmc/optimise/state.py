@@ -53,7 +53,6 @@ class Search:
         self.objective: list[float] = []
         self.rows_per_iteration: list[int] = []
         self.num_tests = 0
-        self.updates_on_same_rows = 0
         self.score = np.full(problem.dimension, np.nan)
         self.curvature = self.first_curvature = np.zeros((problem.dimension, problem.dimension))
         self.curvature_rows = 0
@@ -116,8 +115,7 @@ class Search:
                 self._refuse()
             return self.reason is not None
         position, loss = self.before
-        slack = 2 * self.problem.finest() * abs(loss) + np.finfo(float).tiny
-        if sums.finite and sums.loss <= loss + slack:
+        if sums.finite and sums.loss <= loss + 2 * self.problem.finest() * abs(loss):
             self._halvings = 0
             return False
         if self._plain is not None:
