@@ -101,7 +101,11 @@ def _run(search: Search, *, show: bool) -> None:
     most = search.options.max_iterations
     # Blocks are small and run side by side in our own threads. BLAS threads would wait for each other at every block,
     # which on a busy machine takes longer than the work.
-    with _blas().limit(limits=1, user_api="blas"), progress_line(search.problem.num_rows, show=show) as update, stop_on_interrupt() as interrupted:
+    with (
+        _blas().limit(limits=1, user_api="blas"),
+        progress_line(search.problem.num_rows, show=show) as update,
+        stop_on_interrupt() as interrupted,
+    ):
         while search.reason is None:
             # What overflows is found by the checks of the sums, and taken back.
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
