@@ -10,6 +10,7 @@ from sklearn.linear_model import LogisticRegression, SGDClassifier
 
 import tallmc as tm
 from benchmarks import datasets, sgd_reference
+from benchmarks.angles import share_of_wrong_directions
 from benchmarks.speed import best_seconds
 
 NUM_ROWS, NUM_COLUMNS = 1_000_000, 50
@@ -36,11 +37,12 @@ def timed(function):
     return time.perf_counter() - started, result
 
 
-def scikit(X, y, solver, tolerance, max_iter=100):
-    """A fit with the same prior as ours: precision 1."""
+def scikit(X, y, solver, tolerance, max_iter=100, prior_precision=1.0):
+    """A fit with the same prior as ours."""
+    inverse = 1 / prior_precision if prior_precision else np.inf
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model = LogisticRegression(fit_intercept=False, solver=solver, tol=tolerance, max_iter=max_iter)
+        model = LogisticRegression(C=inverse, fit_intercept=False, solver=solver, tol=tolerance, max_iter=max_iter)
         return model.fit(X, y)
 
 
@@ -124,10 +126,9 @@ def digits() -> list[tuple[str, str, str]]:
     """Test loss by rows and time, 3 against the rest."""
     X, y, *held_out = datasets.threes()
     exact = tm.optimise.logistic(X, y)
-    reference = scikit(X.astype(np.float64), y.astype(np.float64), "newton-cholesky", 1e-12)
-    reference.set_params(C=np.inf)
-    flat = reference.fit(X.astype(np.float64), y.astype(np.float64)).coef_[0]
-    error = np.linalg.norm(exact.position - flat) / np.linalg.norm(flat)
+    double = X.astype(np.float64), y.astype(np.float64)
+    peer = scikit(*double, "newton-cholesky", 1e-12, prior_precision=0.0).coef_[0]
+    error = np.linalg.norm(exact.position - peer) / np.linalg.norm(peer)
     constants, run = sgd_reference.best_of_grid(
         X, y, [600, 6_000, 60_000, 300_000], lambda position: logistic_loss(*held_out, position)
     )
@@ -145,14 +146,12 @@ def digits() -> list[tuple[str, str, str]]:
     for solver in ("lbfgs", "saga"):
         points = []
         for count in (1, 3, 10):
-            seconds, model = timed(lambda s=solver, n=count: scikit(X, y, s, 1e-8, n))
+            seconds, model = timed(lambda s=solver, n=count: scikit(X, y, s, 1e-8, n, prior_precision=0.0))
             points.append((count * len(X), seconds, logistic_loss(*held_out, model.coef_[0])))
         table.append((f"test loss, scikit-learn {solver}", curve(points), ""))
     points = []
     for epochs in (1, 5):
-        model = SGDClassifier(
-            loss="log_loss", alpha=1e-6, fit_intercept=False, max_iter=epochs, tol=None, random_state=0
-        )
+        model = SGDClassifier(loss="log_loss", fit_intercept=False, max_iter=epochs, tol=None, random_state=0)
         seconds, model = timed(lambda model=model: model.fit(X, y))
         points.append((epochs * len(X), seconds, logistic_loss(*held_out, model.coef_[0])))
     return [*table, ("test loss, scikit-learn SGDClassifier", curve(points), "")]
@@ -175,9 +174,24 @@ def flights() -> list[tuple[str, str, str]]:
     ]
 
 
+def angles(num_tests: int = 1000) -> list[tuple[str, str, str]]:
+    """How often tested updates point away: 200,000 rows, 20 columns, from one posterior standard deviation on."""
+    X, y, _ = tm.models.generate_logistic(200_000, 20)
+    ours = tm.optimise.Logistic(X, y)
+    table = []
+    for test, wanted in ((tm.optimise.SplitHalves, "< 1 %"), (tm.optimise.Printed, "")):
+        for spread in (1.0, 10.0):
+            wrong, early = share_of_wrong_directions(ours, test, num_tests, spread, epsilon=0.01, first_rows=200)
+            figure = f"{test.__name__}, {spread:g} standard deviations from the optimum: updates that point away"
+            table.append(
+                (figure, f"{100 * wrong:.1f} % of {num_tests:,} ({100 * early:.0f} % made on few rows)", wanted)
+            )
+    return table
+
+
 def run() -> list[tuple[str, str, str]]:
     """Figure, measured, wanted."""
-    table = million()
+    table = million() + angles()
     for part, name in ((digits, "mnist.npz"), (flights, "nycflights13.npz")):
         table += part() if datasets.available(name) else [(f"{name} is not there", "left out", "")]
     return table

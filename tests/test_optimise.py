@@ -1,15 +1,19 @@
 """The optimiser: the same optimum as others find, from few rows, and plain words when there is none."""
 
+import io
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.optimize
 import statsmodels.api as sm
+from benchmarks.angles import Recorder, full_update, share_of_wrong_directions
+from rich.console import Console
 
 import tallmc as tm
 from tallmc.optimise import contract
-from tests.angles import Recorder, full_update, share_of_wrong_directions
+from tallmc.optimise.progress import progress_line
 
 NUM_ROWS, NUM_COLUMNS = 20_000, 6
 
@@ -223,6 +227,18 @@ def test_result_reads_well():
     assert found.gradient_norm_error == 0
     with pytest.raises(AttributeError):
         found.position = 0
+
+
+def test_progress_is_drawn_on_a_terminal_only():
+    console = Console(force_terminal=True, file=io.StringIO(), width=120)
+    with progress_line(1000, show=True, console=console) as update:
+        update(3, 200, 0.5)
+    assert "200 of 1,000 rows" in console.file.getvalue()
+    assert "0.5 standard deviations to go" in console.file.getvalue()
+    silent = Console(force_terminal=True, file=io.StringIO())
+    with progress_line(1000, show=False, console=silent) as update:
+        update(3, 200, 0.5)
+    assert silent.file.getvalue() == ""
 
 
 class TestDegenerate:

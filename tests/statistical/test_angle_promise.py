@@ -9,9 +9,9 @@ import warnings
 
 import numpy as np
 import pytest
+from benchmarks.angles import Recorder, full_update, share_of_wrong_directions
 
 import tallmc as tm
-from tests.angles import Recorder, full_update, share_of_wrong_directions
 from tests.test_optimise import PROBLEMS, features, targets
 
 EPSILON = 0.05
@@ -32,7 +32,7 @@ def problem(name, num_columns, columns=features, num_rows=20_000):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("spread", [0.3, 1.0, 3.0, 10.0])
+@pytest.mark.parametrize("spread", [1.0, 10.0])
 @pytest.mark.parametrize("num_columns", [3, 20])
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_from_any_distance(name, num_columns, spread):

@@ -153,6 +153,7 @@ def _measure_the_end(search: Search) -> float:
     search.score = (sums.scaled(num_rows / sums.num_rows) + problem.prior(search.position)).score
     along = search.score / max(float(np.linalg.norm(search.score)), np.finfo(float).tiny)
     still = np.zeros_like(along)
+    search.rows.rows_read += sums.num_rows
     values = np.concatenate([problem.influences(search.position, block, along, still) for block in blocks])
     correction = 1 - sums.num_rows / num_rows
     return float(num_rows * np.std(values.astype(np.float64)) * np.sqrt(correction / sums.num_rows))
