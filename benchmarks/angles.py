@@ -28,7 +28,7 @@ class Recorder:
 
 def full_update(problem, position):
     """The update of all rows, in float64."""
-    rows = tuple(leaf.astype(np.float64) for leaf in problem.data)
+    rows = type(problem.data)(*(leaf.astype(np.float64) for leaf in problem.data))
     sums = problem.sums(position, rows, curvature=True) + problem.prior(position)
     return np.linalg.solve(sums.curvature, sums.score)
 

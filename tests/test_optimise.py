@@ -14,6 +14,7 @@ from rich.console import Console
 import tallmc as tm
 from tallmc.optimise import contract
 from tallmc.optimise.progress import progress_line
+from tallmc.optimise.regressions import Table
 
 NUM_ROWS, NUM_COLUMNS = 20_000, 6
 
@@ -86,7 +87,7 @@ def test_score_is_minus_the_slope_of_the_loss(name):
 def test_blocks_equal_the_recursion_of_the_paper():
     """Eq. 8, one row at a time, in float64: update, inverse and unexplained squares."""
     ours, position = problem("logistic"), np.linspace(-0.3, 0.6, NUM_COLUMNS)
-    rows = tuple(leaf[:600] for leaf in ours.data)
+    rows = Table(*(leaf[:600] for leaf in ours.data))
     a, b, _ = ours.equations(position, rows)
     first = 50
     inverse = np.linalg.inv(a[:first].T @ a[:first])
@@ -98,7 +99,7 @@ def test_blocks_equal_the_recursion_of_the_paper():
         u = u + before * gain
         inverse = inverse - np.outer(gain, line @ inverse)
         unexplained += (target - line @ u) * before
-    blocks = [tuple(leaf[start : start + 100] for leaf in rows) for start in range(0, 600, 100)]
+    blocks = [Table(*(leaf[start : start + 100] for leaf in rows)) for start in range(0, 600, 100)]
     parts = [ours.sums(position, block, curvature=True) for block in blocks]
     curvature, score = sum(part.curvature for part in parts), sum(part.score for part in parts)
     step = np.linalg.solve(curvature, score)
@@ -351,7 +352,7 @@ def test_bad_input_names_the_fix(call, message):
 def test_nan_that_no_test_saw_is_found():
     X, y, _ = tm.models.generate_logistic(50_000, 3)
     X[12_345, 2] = np.nan
-    with pytest.raises(ValueError, match="first in row 12345"):
+    with pytest.raises(ValueError, match="X holds NaN or infinity, first in row 12345"):
         tm.optimise.logistic(X, y)
 
 

@@ -21,6 +21,13 @@ class Terms(NamedTuple):
     loss: np.ndarray
 
 
+class Table(NamedTuple):
+    """Rows of a regression."""
+
+    X: np.ndarray
+    y: np.ndarray
+
+
 class Regression(LeastSquares):
     """A regression with one coefficient a column; the equations are those of weighted least squares.
 
@@ -38,7 +45,7 @@ class Regression(LeastSquares):
             raise ValueError(f"X has {len(columns)} rows but y has {len(target)}; give each row of X one entry of y")
         if 0 in columns.shape:
             raise ValueError(f"X has shape {columns.shape}; it needs at least one row and one column")
-        self.data = (columns, target.astype(columns.dtype, copy=False))
+        self.data = Table(columns, target.astype(columns.dtype, copy=False))
         self.dimension = columns.shape[1]
         precision = np.asarray(prior_precision, np.float64)
         if precision.shape not in ((), (self.dimension,)):
@@ -51,7 +58,7 @@ class Regression(LeastSquares):
     def terms(self, predictor: np.ndarray, y: np.ndarray) -> Terms:
         """The loss of each row and its derivatives by the linear predictor."""
 
-    def equations(self, position: np.ndarray, rows: tuple[np.ndarray, np.ndarray]) -> Equations:
+    def equations(self, position: np.ndarray, rows: Table) -> Equations:
         """Weighted least squares, row by row; `sums` says the same in fewer operations."""
         x, y = rows
         predictor = x @ position.astype(x.dtype)
@@ -59,7 +66,7 @@ class Regression(LeastSquares):
         root = np.sqrt(np.maximum(weight, np.finfo(x.dtype).tiny))
         return Equations(x * root[:, None], root * predictor + score / root, loss)
 
-    def sums(self, position: np.ndarray, rows: tuple[np.ndarray, np.ndarray], *, curvature: bool) -> Sums:
+    def sums(self, position: np.ndarray, rows: Table, *, curvature: bool) -> Sums:
         """The normal equations, without dividing by weights that may be tiny."""
         x, y = rows
         score, weight, loss = self.terms(x @ position.astype(x.dtype), y)
@@ -69,9 +76,7 @@ class Regression(LeastSquares):
         a = x * np.sqrt(weight)[:, None]
         return Sums(len(x), total, slope, (a.T @ a).astype(np.float64))
 
-    def influences(
-        self, position: np.ndarray, rows: tuple[np.ndarray, np.ndarray], along: np.ndarray, step: np.ndarray
-    ) -> np.ndarray:
+    def influences(self, position: np.ndarray, rows: Table, along: np.ndarray, step: np.ndarray) -> np.ndarray:
         """Each row's part in the error of an update."""
         x, y = rows
         predictor, projected, change = (x @ np.stack([position, along, step], axis=1).astype(x.dtype)).T
@@ -84,7 +89,7 @@ class Logistic(Regression):
 
     def __init__(self, X: Numbers, y: Numbers, prior_precision: Any = 0.0):
         super().__init__(X, y, prior_precision)
-        _check_binary(self.data[1])
+        _check_binary(self.data.y)
 
     def terms(self, predictor: np.ndarray, y: np.ndarray) -> Terms:
         """Arranged so that nothing overflows and small chances keep their digits."""
@@ -104,7 +109,7 @@ class Probit(Regression):
 
     def __init__(self, X: Numbers, y: Numbers, prior_precision: Any = 0.0):
         super().__init__(X, y, prior_precision)
-        _check_binary(self.data[1])
+        _check_binary(self.data.y)
 
     def terms(self, predictor: np.ndarray, y: np.ndarray) -> Terms:
         """By the log of the normal distribution function and the inverse Mills ratio."""
@@ -125,7 +130,7 @@ class Poisson(Regression):
 
     def __init__(self, X: Numbers, y: Numbers, prior_precision: Any = 0.0):
         super().__init__(X, y, prior_precision)
-        if np.any(self.data[1] < 0):
+        if np.any(self.data.y < 0):
             raise ValueError("y must hold counts, 0 or more")
 
     def terms(self, predictor: np.ndarray, y: np.ndarray) -> Terms:
@@ -133,7 +138,7 @@ class Poisson(Regression):
         mean = np.exp(predictor)
         return Terms(y - mean, mean, mean - y * predictor)
 
-    def start(self, rows: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+    def start(self, rows: Table) -> np.ndarray:
         """Least squares on the log of the counts, because from zero a first step can go much too far."""
         x, y = rows
         return _least_squares(x, np.log(y + 0.5), y + 0.5)
@@ -157,7 +162,7 @@ class LeastAbsoluteDeviation(Regression):
     def __init__(self, X: Numbers, y: Numbers, prior_precision: Any = 0.0, floor: float | None = None):
         super().__init__(X, y, prior_precision)
         if floor is None:
-            sample = self.data[1][:: -(-len(self.data[1]) // 10_000)].astype(np.float64)
+            sample = self.data.y[:: -(-len(self.data.y) // 10_000)].astype(np.float64)
             floor = 1e-4 * float(np.mean(np.abs(sample - np.median(sample)))) or 1e-4
         if not floor > 0:
             raise ValueError(f"floor must be above 0, got {floor}: a weight is one over a residual")
@@ -170,7 +175,7 @@ class LeastAbsoluteDeviation(Regression):
         loss = 0.5 * (weight * np.square(residual) + 1 / weight)
         return Terms(weight * residual, weight, loss)
 
-    def start(self, rows: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+    def start(self, rows: Table) -> np.ndarray:
         """Least squares."""
         return _least_squares(*rows, np.ones_like(rows[1]))
 

@@ -118,6 +118,8 @@ class Search:
         if sums.finite and sums.loss <= loss + 2 * self.problem.finest() * abs(loss):
             self._halvings = 0
             return False
+        if not sums.finite and self._halvings == 0:
+            self._check_data()
         if self._plain is not None:
             self.position, self._plain = position + self._plain, None
             self.acceleration.forget()
@@ -125,7 +127,6 @@ class Search:
         self._halvings += 1
         self.position = 0.5 * (self.position + position)
         if self._halvings > _MOST_HALVINGS:
-            self._check_data()
             self.position, self.before = position, None
             self.reason = "no step along the update lowers the loss"
         return True
@@ -140,7 +141,7 @@ class Search:
         for path, leaf in jax.tree.leaves_with_path(self.problem.data):
             good = np.isfinite(leaf).reshape(len(leaf), -1).all(axis=1)
             if not good.all():
-                name, row = jax.tree_util.keystr(path) or "the data", int(np.argmin(good))
+                name, row = jax.tree_util.keystr(path).lstrip(".") or "the data", int(np.argmin(good))
                 raise ValueError(f"{name} holds NaN or infinity, first in row {row}; drop or fill such rows first")
 
 
