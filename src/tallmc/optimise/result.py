@@ -17,7 +17,8 @@ class OptimiseResult:
         rows_per_iteration: Rows that each iteration rested on.
         gradient_norm: Euclidean norm of the objective's gradient at `position`.
         gradient_norm_error: Its standard error from not having seen all rows; 0 if all were seen.
-        distance: Estimated distance to the optimum in standard deviations of the posterior (the Newton decrement).
+        distance: Estimated distance to the optimum in standard deviations of the posterior (the Newton decrement);
+            infinite if the search ended before it read all rows.
         hessian: Second derivative of the objective, at `position` or less than one posterior standard deviation
             from it. Iteratively reweighted problems give their `A'A`, prior included.
         converged: Whether `distance` fell below the tolerance on all rows.
@@ -49,6 +50,7 @@ class OptimiseResult:
         rows = ", ".join(f"{count:,}" for count in self.rows_per_iteration[-6:])
         dots = "..., " if len(self.rows_per_iteration) > 6 else ""
         error = f" ± {self.gradient_norm_error:.2g}" if self.gradient_norm_error else ""
+        known = np.isfinite(self.distance)
         lines = [
             f"{'converged' if self.converged else 'NOT converged'}: {self.reason}",
             f"iterations       {len(self.rows_per_iteration)}, on {dots}{rows} rows",
@@ -56,6 +58,6 @@ class OptimiseResult:
             f"tests            {self.num_tests}",
             f"objective        {self.objective[-1]:.8g}",
             f"gradient norm    {self.gradient_norm:.3g}{error}",
-            f"to the optimum   {self.distance:.2g} posterior standard deviations",
+            f"to the optimum   {f'{self.distance:.2g} posterior standard deviations' if known else 'not measured'}",
         ]
         return "\n".join(lines)
