@@ -1,6 +1,8 @@
 """The optimiser: the same optimum as others find, from few rows, and plain words when there is none."""
 
 import io
+import subprocess
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -347,6 +349,28 @@ X3, Y3 = features(500, 3), targets("logistic", features(500, 3))
 def test_bad_input_names_the_fix(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_wrong_types_are_named():
+    """In a process of its own, where nothing checks types before the library does."""
+    program = """
+import numpy as np, tallmc as tm
+X, y = np.ones((9, 1)), np.zeros(9)
+for call in (
+    lambda: tm.optimise.irls(3),
+    lambda: tm.optimise.mode(3),
+    lambda: tm.optimise.logistic(X, y, test=3),
+    lambda: tm.optimise.logistic(X, y, max_iterations=2.5),
+):
+    try:
+        call()
+    except ValueError as error:
+        print(error)
+"""
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    wanted = ("tm.optimise.Problem", "tm.Posterior", "tm.optimise.SplitHalves", "max_iterations must be")
+    for line, words in zip(result.stdout.splitlines(), wanted, strict=True):
+        assert words in line
 
 
 def test_nan_that_no_test_saw_is_found():
