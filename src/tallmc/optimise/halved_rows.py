@@ -53,7 +53,7 @@ class HalvedRows:
         for order, chunks in zip(self._orders, self._chunks, strict=True):
             # Sorted, because memory is read faster in one direction and sums do not mind.
             indices = np.sort(order[self._ends[-1] : stop])
-            chunks.append(jax.tree.map(lambda leaf, indices=indices: leaf[indices], self.data))
+            chunks.append(jax.tree.map(lambda leaf, indices=indices: np.take(leaf, indices, axis=0), self.data))
         self._ends.append(stop)
 
     def _blocks(self, rows: PyTree) -> Iterator[PyTree]:

@@ -18,7 +18,7 @@ from tallmc.optimise.halved_rows import HalvedRows
 
 LARGEST_LOOK = 0.25  # beyond this share of the rows, all of them cost less than more tests
 _MOST_HALVINGS = 40
-_GROUP = 8
+_GROUP = 4
 _THREADS = min(8, os.cpu_count() or 1)
 
 
@@ -80,7 +80,7 @@ class Search:
         """Adds up blocks where the search is, in float64 and in their order. `overshot` judges what overflows."""
         waiting = list(blocks)
         groups = [waiting[first : first + _GROUP] for first in range(0, len(waiting), _GROUP)]
-        if not (curvature and self.problem.parallel and len(groups) > 2):
+        if not (curvature and self.problem.parallel and len(groups) > 1):
             return _add(self._sum_group(group, curvature=curvature) for group in groups)
         # Groups are added in their order, so that the number of threads changes no digit.
         with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
