@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-IN_DOUBLE_PRECISION := tests/laws tests/test_drivers.py tests/test_moments.py tests/test_precision.py tests/test_models.py
+IN_DOUBLE_PRECISION := tests/laws tests/test_drivers.py tests/test_moments.py tests/test_precision.py \
+	tests/test_models.py tests/test_optimise.py
 
 .PHONY: setup demo test test-slow lint bench docs clean
 

@@ -8,7 +8,8 @@ import jax
 
 def main(names: list[str]) -> None:
     """Runs the topics named, or those that this machine is for."""
-    for name in names or (["gpu"] if jax.default_backend() == "gpu" else ["speed", "accuracy", "rules", "schedule"]):
+    topics = ["speed", "accuracy", "rules", "schedule", "optimise"]
+    for name in names or (["gpu"] if jax.default_backend() == "gpu" else topics):
         topic = importlib.import_module(f"benchmarks.{name}")
         columns = getattr(topic, "COLUMNS", ("figure", "measured", "wanted"))
         print(f"\n## {name}\n\n| {' | '.join(columns)} |\n|{' --- |' * len(columns)}")

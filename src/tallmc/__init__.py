@@ -2,7 +2,7 @@
 
 from importlib.metadata import PackageNotFoundError, version
 
-from tallmc import design, models, schedule
+from tallmc import design, models, optimise, schedule
 from tallmc.acceptance import (
     AustereMH,
     AustereMHPerStep,
@@ -68,6 +68,7 @@ __all__ = [
     "correction_law",
     "design",
     "models",
+    "optimise",
     "ridge_correction",
     "sample",
     "schedule",

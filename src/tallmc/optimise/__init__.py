@@ -1,0 +1,32 @@
+"""Optimisers that read only as many rows as a step needs (Korattikara et al., section 2)."""
+
+from tallmc.optimise.contract import Equations, LeastSquares, Problem, Sums
+from tallmc.optimise.direction_test import DirectionTest, Printed, SplitHalves
+from tallmc.optimise.irls import irls
+from tallmc.optimise.mode import mode
+from tallmc.optimise.regress import least_absolute_deviation, logistic, poisson, probit
+from tallmc.optimise.regressions import LeastAbsoluteDeviation, Logistic, Poisson, Probit, Regression, Terms
+from tallmc.optimise.result import OptimiseResult
+
+__all__ = [
+    "DirectionTest",
+    "Equations",
+    "LeastAbsoluteDeviation",
+    "LeastSquares",
+    "Logistic",
+    "OptimiseResult",
+    "Poisson",
+    "Printed",
+    "Probit",
+    "Problem",
+    "Regression",
+    "SplitHalves",
+    "Sums",
+    "Terms",
+    "irls",
+    "least_absolute_deviation",
+    "logistic",
+    "mode",
+    "poisson",
+    "probit",
+]

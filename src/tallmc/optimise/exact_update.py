@@ -1,0 +1,94 @@
+"""One update from all rows, and when to stop making them."""
+
+import numpy as np
+
+from tallmc.optimise.linear_algebra import Degenerate, update
+from tallmc.optimise.state import Search
+
+_NEAR = 1.0  # posterior standard deviations over which the curvature is taken to be constant
+_FAST = 0.1  # a pass that shortens the distance by less than this was not led by the right curvature
+_ENOUGH = 50  # rows for each coordinate whose curvature will do for the first step on all rows
+_FLAT = 1e4  # a curvature that fell by this factor along a step means that the optimum is at infinity
+_PATIENCE = 30
+_AT_INFINITY = "there is no finite optimum: {}. The rows are separable, or nearly; set prior_precision above 0"
+
+
+def exact_update(search: Search) -> None:
+    """One pass over all rows: ends the search if the optimum is near enough, and makes an update if not.
+
+    The first pass makes do with the curvature of the tested rows, and passes close to the optimum with that of the
+    pass before: where the curvature hardly changes, a pass for the gradient alone costs a fraction.
+    """
+    problem = search.problem
+    fresh = _curvature_is_poor(search)
+    likelihood = search.sum(search.rows.everything(), curvature=fresh)
+    prior = problem.prior(search.position)
+    sums = likelihood + (prior if fresh else prior._replace(curvature=None))
+    search.record(sums.loss, problem.num_rows)
+    if search.overshot(sums):
+        return
+    search.learn(sums)
+    try:
+        step = update(sums._replace(curvature=search.curvature), problem.finest(), convex=problem.convex)
+    except Degenerate as trouble:
+        _explain(search, trouble)
+        return
+    dispersion = problem.dispersion(likelihood.loss / problem.num_rows)
+    before, search.distance = search.distance, float(np.sqrt(max(step @ sums.score, 0.0) / dispersion))
+    search.contraction = search.distance / before if before else 0.0
+    search.before = None
+    _judge(search, likelihood.loss, step, fresh=fresh)
+    if search.reason is None and problem.settles:
+        search.step(sums.loss, step)
+    elif search.reason is None:
+        search.step(sums.loss, search.acceleration.propose(search.position, step, search.curvature), plain=step)
+
+
+def _curvature_is_poor(search: Search) -> bool:
+    if not search.problem.settles:
+        return True
+    if search.curvature_rows == search.problem.num_rows:
+        return not (search.distance < _NEAR and search.contraction < _FAST)
+    return bool(np.isfinite(search.distance)) or search.curvature_rows < _ENOUGH * search.problem.dimension
+
+
+def _judge(search: Search, likelihood: float, step: np.ndarray, *, fresh: bool) -> None:
+    """Stops the search if it has arrived, or never will."""
+    # A distance by an old curvature counts only if that curvature has just proved its worth.
+    known = search.curvature_rows == search.problem.num_rows and (fresh or search.contraction < _FAST)
+    if search.problem.separates(likelihood):
+        search.reason = _AT_INFINITY.format("every row is on the right side of a plane")
+    elif search.distance < search.options.tolerance and known:
+        search.reason = _what_is_wrong(search, step)
+        if search.reason is None:
+            search.reason, search.converged = "the gradient over all rows is zero to the tolerance", True
+    elif search.distance < 0.9 * search.best_distance:
+        search.best_distance, search.passes_without_progress = search.distance, 0
+    else:
+        search.passes_without_progress += 1
+        if search.passes_without_progress > _PATIENCE:
+            search.reason = "no more progress: rounding hides the rest; pass float64 data or a larger tolerance"
+
+
+def _what_is_wrong(search: Search, step: np.ndarray) -> str | None:
+    """A gradient of zero is not yet an optimum."""
+    if not search.problem.convex:
+        values = np.linalg.eigvalsh(search.curvature)
+        if values[0] <= 1e-9 * np.abs(values).max():
+            return "the gradient is zero, but this is a saddle or a flat direction; set a prior or try another init"
+    elif search.problem.settles:
+        columns = np.flatnonzero(np.abs(step) > 0.1 * np.abs(step).max()).tolist()
+        if step @ search.first_curvature @ step > _FLAT * (step @ search.curvature @ step):
+            return _AT_INFINITY.format(f"the loss keeps falling along coordinates {columns}")
+    return None
+
+
+def _explain(search: Search, trouble: Degenerate) -> None:
+    if search.first_curvature is not search.curvature:
+        search.reason = _AT_INFINITY.format(f"the curvature has vanished along coordinates {trouble.columns}")
+        search.before = None
+        return
+    raise ValueError(
+        f"coordinates {trouble.columns} cannot be told apart: the columns are collinear, or zero in every row. Drop or "
+        "combine some of them, centre columns far from zero, pass float64 data, or set prior_precision above 0"
+    )

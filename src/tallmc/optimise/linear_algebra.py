@@ -1,0 +1,65 @@
+"""Factorisations that say when a matrix is not fit to be solved with."""
+
+import numpy as np
+import scipy.linalg
+
+from tallmc.optimise.contract import Sums
+
+
+class Degenerate(Exception):
+    """A curvature matrix that is singular to rounding.
+
+    Args:
+        columns: Coordinates that take part in the dependency.
+    """
+
+    def __init__(self, columns: list[int]):
+        super().__init__(f"coordinates {columns} are linearly dependent")
+        self.columns = columns
+
+
+def solve(curvature: np.ndarray, right: np.ndarray, finest: float) -> np.ndarray:
+    """Solves with a positive definite matrix, or raises `Degenerate`.
+
+    The matrix is first scaled to a unit diagonal. A pivot is then the share of a coordinate that the ones before it
+    leave unexplained, and can be held against the rounding error of the rows.
+    """
+    diagonal = np.diag(curvature)
+    if not np.all(np.isfinite(curvature)) or np.any(diagonal <= 0):
+        raise Degenerate(np.flatnonzero(~(diagonal > 0)).tolist())
+    scale = 1 / np.sqrt(diagonal)
+    scaled = curvature * scale[:, None] * scale
+    # Rounding errors of single rows average out in the sums; thirty of them is far more than is left of them.
+    smallest = 30 * finest
+    try:
+        factor = scipy.linalg.cholesky(scaled, lower=True, check_finite=False)
+    except np.linalg.LinAlgError:
+        raise Degenerate(_dependent(scaled)) from None
+    if np.min(np.diag(factor)) ** 2 < smallest:
+        raise Degenerate(_dependent(scaled))
+    return scale * scipy.linalg.cho_solve((factor, True), scale * right, check_finite=False)
+
+
+def solve_downhill(curvature: np.ndarray, right: np.ndarray, finest: float) -> np.ndarray:
+    """Solves with the matrix if it is positive definite, else with its eigenvalues made so.
+
+    Negative eigenvalues change sign and tiny ones are raised to a millionth of the largest. The step then goes down
+    along every eigenvector, and not far where the loss is flat.
+    """
+    try:
+        return solve(curvature, right, finest)
+    except Degenerate:
+        values, vectors = np.linalg.eigh(curvature)
+        values = np.maximum(np.abs(values), max(1e-6 * np.max(np.abs(values)), np.finfo(float).tiny))
+        return vectors @ ((vectors.T @ right) / values)
+
+
+def update(sums: Sums, finest: float, *, convex: bool) -> np.ndarray:
+    """The update that these sums call for."""
+    assert sums.curvature is not None
+    return (solve if convex else solve_downhill)(sums.curvature, sums.score, finest)
+
+
+def _dependent(scaled: np.ndarray) -> list[int]:
+    vector = np.abs(np.linalg.eigh(scaled)[1][:, 0])
+    return np.flatnonzero(vector > 0.1 * vector.max()).tolist()

@@ -1,0 +1,164 @@
+"""The mode of any posterior, by Newton steps on as many rows as each needs."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, PyTree
+
+from tallmc.optimise.contract import Problem, Sums
+from tallmc.optimise.irls import irls, renamed
+from tallmc.optimise.result import OptimiseResult
+from tallmc.posterior import Posterior
+from tallmc.run import checks
+
+_BLOCK = 1024  # rows that a compiled function takes at a time
+
+
+class NegativeLogDensity(Problem):
+    """Minus the log density of a posterior, with derivatives by JAX.
+
+    Args:
+        posterior: Any posterior.
+        like: A position, for its structure.
+    """
+
+    convex: ClassVar[bool] = False
+
+    def __init__(self, posterior: Posterior, like: PyTree):
+        flat, self.unravel = ravel_pytree(like)
+        self.dtype = flat.dtype
+        self.dimension = len(flat)
+        self.data = jax.tree.map(np.asarray, posterior.data)
+        # Data is handed to compiled code block by block, never as a part of it.
+        self.model = eqx.tree_at(lambda p: p.data, posterior, None)
+
+    def sums(self, position: np.ndarray, rows: PyTree, *, curvature: bool) -> Sums:
+        """Loss, gradient and Hessian; each compiled block in the position's precision, their sum in float64."""
+        flat = jnp.asarray(position, self.dtype)
+        function = _with_hessian if curvature else _with_gradient
+        parts = [function(self.model, self.unravel, flat, block, valid) for block, valid in _padded(rows)]
+        sums = [
+            np.sum([np.asarray(part, np.float64) for part in column], axis=0) for column in zip(*parts, strict=True)
+        ]
+        count = len(jax.tree.leaves(rows)[0])
+        return Sums(count, float(sums[0]), -sums[1], sums[2] if curvature else None)
+
+    def influences(self, position: np.ndarray, rows: PyTree, along: np.ndarray, step: np.ndarray) -> np.ndarray:
+        """By directional derivatives, which cost about as much as the likelihood itself."""
+        flat, ahead, moved = (jnp.asarray(vector, self.dtype) for vector in (position, along, step))
+        parts = [_influences(self.model, self.unravel, flat, ahead, moved, block) for block, _ in _padded(rows)]
+        return np.concatenate([np.asarray(part) for part in parts])[: len(jax.tree.leaves(rows)[0])]
+
+    def prior(self, position: np.ndarray) -> Sums:
+        """The log prior and its derivatives."""
+        loss, slope, hessian = _prior(self.model, self.unravel, jnp.asarray(position, self.dtype))
+        return Sums(0, float(loss), -np.asarray(slope, np.float64), np.asarray(hessian, np.float64))
+
+    def finest(self) -> float:
+        """Positions may be coarser than the data."""
+        return max(super().finest(), float(jnp.finfo(self.dtype).eps))
+
+
+def mode(posterior: Posterior, init: PyTree = None, *, epsilon: float = 0.01, **options: Any) -> OptimiseResult:
+    """Finds a mode of a posterior: tested Newton steps on few rows, then exact ones on all.
+
+    A step uses as many rows as it takes to be confident that it points less than 90 degrees away from the Newton step
+    of all rows. Steps that do not raise the density of the rows in use are halved until they do. Where the log density
+    is not concave, eigenvalues of its Hessian are made negative. Exact steps follow until the mode is nearer than
+    `tolerance` posterior standard deviations.
+
+    Args:
+        posterior: What to find the mode of; its prior and temperature are part of it.
+        init: Where to start: one position. If left out, zeros, one for each column of the data's only matrix.
+        epsilon: Largest share of tested steps that may point more than 90 degrees away.
+        **options: As for `irls`, all but `test`.
+
+    Returns:
+        The mode, the Hessian of minus the log density there, and what it took.
+
+    Example:
+        >>> import tallmc as tm
+        >>> X, y, _ = tm.models.generate_logistic(num_rows=20_000, num_columns=3)
+        >>> result = tm.optimise.mode(tm.models.logistic_regression(X, y))
+        >>> result.converged, result.distance < 1e-3
+        (True, True)
+    """
+    if not isinstance(posterior, Posterior):
+        raise ValueError(f"posterior must be a tm.Posterior, not {type(posterior).__name__}")
+    checks.check_data(posterior)
+    start = _default_start(posterior) if init is None else init
+    positions = checks.one_position_per_chain(posterior, start, 1)
+    checks.check_start(posterior, positions)
+    like = jax.tree.map(lambda leaf: leaf[0], positions)
+    problem = NegativeLogDensity(posterior, like)
+    flat = np.asarray(ravel_pytree(like)[0], np.float64)
+    result = irls(problem, init=flat, epsilon=epsilon, **options)
+    return renamed(result, problem.unravel(jnp.asarray(result.position, problem.dtype)))
+
+
+def _default_start(posterior: Posterior) -> Array:
+    matrices = [leaf for leaf in jax.tree.leaves(posterior.data) if leaf.ndim == 2]
+    if len(matrices) != 1:
+        raise ValueError("init is missing; pass a position to start from, such as init=jnp.zeros(num_coordinates)")
+    return jnp.zeros(matrices[0].shape[1])
+
+
+def _padded(rows: PyTree) -> Iterator[tuple[PyTree, Array]]:
+    """Blocks of one size, so that only one function is compiled; what fills up the last is marked."""
+    count = len(jax.tree.leaves(rows)[0])
+    for start in range(0, count, _BLOCK):
+        indices = np.minimum(np.arange(start, start + _BLOCK), count - 1)
+        whole = start + _BLOCK <= count
+        take = slice(start, start + _BLOCK) if whole else indices
+        yield (
+            jax.tree.map(lambda leaf, take=take: leaf[take], rows),
+            jnp.asarray(np.arange(start, start + _BLOCK) < count),
+        )
+
+
+def _loss(model: Posterior, unravel: Callable, flat: Array, rows: PyTree, valid: Array) -> Array:
+    values = model.log_likelihoods(unravel(flat), rows)
+    return -jnp.sum(jnp.where(valid, values, 0)) / model.temperature.astype(values.dtype)
+
+
+@eqx.filter_jit
+def _with_gradient(model: Posterior, unravel: Callable, flat: Array, rows: PyTree, valid: Array) -> tuple:
+    with jax.default_matmul_precision("highest"):
+        return jax.value_and_grad(partial(_loss, model, unravel))(flat, rows, valid)
+
+
+@eqx.filter_jit
+def _with_hessian(model: Posterior, unravel: Callable, flat: Array, rows: PyTree, valid: Array) -> tuple:
+    with jax.default_matmul_precision("highest"):
+        loss = partial(_loss, model, unravel)
+        value, slope = jax.value_and_grad(loss)(flat, rows, valid)
+        return value, slope, jax.hessian(loss)(flat, rows, valid)
+
+
+@eqx.filter_jit
+def _influences(model: Posterior, unravel: Callable, flat: Array, along: Array, step: Array, rows: PyTree) -> Array:
+    def losses(position: Array) -> Array:
+        values = model.log_likelihoods(unravel(position), rows)
+        return -values / model.temperature.astype(values.dtype)
+
+    def slopes(position: Array) -> Array:
+        return jax.jvp(losses, (position,), (along,))[1]
+
+    with jax.default_matmul_precision("highest"):
+        slope, curvature = jax.jvp(slopes, (flat,), (step,))
+    return -slope - curvature
+
+
+@eqx.filter_jit
+def _prior(model: Posterior, unravel: Callable, flat: Array) -> tuple:
+    def loss(position: Array) -> Array:
+        return -jnp.asarray(model.log_prior(unravel(position)), flat.dtype)
+
+    value, slope = jax.value_and_grad(loss)(flat)
+    return value, slope, jax.hessian(loss)(flat)

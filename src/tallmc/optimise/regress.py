@@ -1,0 +1,113 @@
+"""The ready regressions as functions."""
+
+from typing import Any
+
+from tallmc.models.columns import Numbers
+from tallmc.optimise.irls import irls
+from tallmc.optimise.regressions import LeastAbsoluteDeviation, Logistic, Poisson, Probit
+from tallmc.optimise.result import OptimiseResult
+
+
+def logistic(
+    X: Numbers, y: Numbers, epsilon: float = 0.01, *, prior_precision: Any = 0.0, **options: Any
+) -> OptimiseResult:
+    """Logistic regression by sequential tests.
+
+    Args:
+        X: One line a row. Add a column of ones for an intercept.
+        y: 0 or 1 for each row.
+        epsilon: Largest share of tested updates that may point more than 90 degrees away from the full-data update.
+        prior_precision: Of the centred normal prior: one number, or one for each coefficient; 0 is flat.
+        **options: As for `irls`.
+
+    Returns:
+        The coefficients and what they took.
+
+    Example:
+        >>> import tallmc as tm
+        >>> X, y, _ = tm.models.generate_logistic(num_rows=20_000, num_columns=3)
+        >>> tm.optimise.logistic(X, y, prior_precision=1.0).converged
+        True
+    """
+    return irls(Logistic(X, y, prior_precision), epsilon=epsilon, **options)
+
+
+def probit(
+    X: Numbers, y: Numbers, epsilon: float = 0.01, *, prior_precision: Any = 0.0, **options: Any
+) -> OptimiseResult:
+    """Probit regression by sequential tests.
+
+    Args:
+        X: One line a row. Add a column of ones for an intercept.
+        y: 0 or 1 for each row.
+        epsilon: Largest share of tested updates that may point more than 90 degrees away from the full-data update.
+        prior_precision: Of the centred normal prior: one number, or one for each coefficient; 0 is flat.
+        **options: As for `irls`.
+
+    Returns:
+        The coefficients and what they took.
+
+    Example:
+        >>> import tallmc as tm
+        >>> X, y, _ = tm.models.generate_logistic(num_rows=20_000, num_columns=3)
+        >>> tm.optimise.probit(X, y).converged
+        True
+    """
+    return irls(Probit(X, y, prior_precision), epsilon=epsilon, **options)
+
+
+def poisson(
+    X: Numbers, y: Numbers, epsilon: float = 0.01, *, prior_precision: Any = 0.0, **options: Any
+) -> OptimiseResult:
+    """Poisson regression with a log link by sequential tests.
+
+    Args:
+        X: One line a row. Add a column of ones for an intercept.
+        y: A count for each row.
+        epsilon: Largest share of tested updates that may point more than 90 degrees away from the full-data update.
+        prior_precision: Of the centred normal prior: one number, or one for each coefficient; 0 is flat.
+        **options: As for `irls`.
+
+    Returns:
+        The coefficients and what they took.
+
+    Example:
+        >>> import numpy as np, tallmc as tm
+        >>> X = np.stack([np.ones(20_000), np.linspace(-1, 1, 20_000)], axis=1)
+        >>> y = np.random.default_rng(0).poisson(np.exp(X @ [1.0, 0.5]))
+        >>> tm.optimise.poisson(X, y).position.round(1).tolist()
+        [1.0, 0.5]
+    """
+    return irls(Poisson(X, y, prior_precision), epsilon=epsilon, **options)
+
+
+def least_absolute_deviation(
+    X: Numbers,
+    y: Numbers,
+    epsilon: float = 0.01,
+    *,
+    prior_precision: Any = 0.0,
+    floor: float | None = None,
+    **options: Any,
+) -> OptimiseResult:
+    """Least absolute deviation (median) regression by sequential tests.
+
+    Args:
+        X: One line a row. Add a column of ones for an intercept.
+        y: One number a row.
+        epsilon: Largest share of tested updates that may point more than 90 degrees away from the full-data update.
+        prior_precision: Of the centred normal prior: one number, or one for each coefficient; 0 is flat.
+        floor: Absolute residuals below this count as this, because a row's weight is one over its own.
+        **options: As for `irls`.
+
+    Returns:
+        The coefficients and what they took.
+
+    Example:
+        >>> import numpy as np, tallmc as tm
+        >>> y = np.random.default_rng(0).exponential(size=20_001)
+        >>> result = tm.optimise.least_absolute_deviation(np.ones((20_001, 1)), y)
+        >>> bool(abs(result.position[0] - np.median(y)) < 1e-3)
+        True
+    """
+    return irls(LeastAbsoluteDeviation(X, y, prior_precision, floor), epsilon=epsilon, **options)

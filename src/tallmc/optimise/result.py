@@ -1,0 +1,63 @@
+"""What an optimiser hands back."""
+
+import dataclasses
+
+import numpy as np
+from jaxtyping import PyTree
+
+
+@dataclasses.dataclass(frozen=True)
+class OptimiseResult:
+    """Where the optimiser ended, and what that took.
+
+    Args:
+        position: The optimum, or the best so far if `converged` is false.
+        objective: Loss at the start of each iteration (negative log density, prior included), scaled from the rows
+            in use to all rows.
+        rows_per_iteration: Rows that each iteration rested on.
+        gradient_norm: Euclidean norm of the objective's gradient at `position`.
+        gradient_norm_error: Its standard error from not having seen all rows; 0 if all were seen.
+        distance: Estimated distance to the optimum in standard deviations of the posterior (the Newton decrement);
+            infinite if the search ended before it read all rows.
+        hessian: Second derivative of the objective, at `position` or less than one posterior standard deviation
+            from it. Iteratively reweighted problems give their `A'A`, prior included.
+        converged: Whether `distance` fell below the tolerance on all rows.
+        reason: Why it stopped, in words.
+        rows_read: Rows read in all, every visit to a row counted.
+        num_rows: Rows of data.
+        num_tests: Tests made.
+    """
+
+    position: PyTree
+    objective: np.ndarray
+    rows_per_iteration: np.ndarray
+    gradient_norm: float
+    gradient_norm_error: float
+    distance: float
+    hessian: np.ndarray
+    converged: bool
+    reason: str
+    rows_read: int
+    num_rows: int
+    num_tests: int
+
+    @property
+    def passes(self) -> float:
+        """Rows read, in units of all rows."""
+        return self.rows_read / self.num_rows
+
+    def __str__(self) -> str:
+        rows = ", ".join(f"{count:,}" for count in self.rows_per_iteration[-6:])
+        dots = "..., " if len(self.rows_per_iteration) > 6 else ""
+        error = f" ± {self.gradient_norm_error:.2g}" if self.gradient_norm_error else ""
+        known = np.isfinite(self.distance)
+        lines = [
+            f"{'converged' if self.converged else 'NOT converged'}: {self.reason}",
+            f"iterations       {len(self.rows_per_iteration)}, on {dots}{rows} rows",
+            f"rows read        {self.rows_read:,} ({self.passes:.2f} passes over {self.num_rows:,})",
+            f"tests            {self.num_tests}",
+            f"objective        {self.objective[-1]:.8g}",
+            f"gradient norm    {self.gradient_norm:.3g}{error}",
+            f"to the optimum   {f'{self.distance:.2g} posterior standard deviations' if known else 'not measured'}",
+        ]
+        return "\n".join(lines)
