@@ -472,3 +472,14 @@ def test_the_recorder_sees_the_update_that_is_made():
     position, step = recorder.seen[0]
     np.testing.assert_allclose(found.position, position + step)
     assert step @ full_update(ours, position) > 0
+
+
+def test_the_sampler_starts_at_the_mode_and_counts_its_rows(capsys):
+    X, y, _ = tm.models.generate_logistic(20_000, 3)
+    posterior = tm.models.logistic_regression(X, y)
+    found = tm.optimise.mode(posterior)
+    kernel = tm.MetropolisHastings(tm.RandomWalk(1e-6), tm.Exact())
+    run = tm.sample(posterior, kernel, num_samples=1, num_warmup=0, num_chains=2)
+    np.testing.assert_allclose(run.samples[:, 0], np.stack([found.position] * 2), atol=1e-4)
+    assert run.setup_rows >= found.rows_read > 20_000
+    assert "starting at the mode" in capsys.readouterr().out

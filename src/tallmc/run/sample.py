@@ -48,7 +48,8 @@ def sample(
     Args:
         posterior: What to draw from.
         kernel: How to move; a random walk with minibatch tests if left out.
-        init: Where to start: one position for all chains, or one with a leading chain axis.
+        init: Where to start: one position for all chains, or one with a leading chain axis. If left out, at the mode,
+            which `tm.optimise.mode` finds; that works if the data has one matrix, with a coefficient for each column.
         num_samples: Draws to keep of each chain.
         num_warmup: Draws before those, during which the kernel tunes its step size. 0 tunes nothing.
         num_chains: Independent chains.
@@ -73,6 +74,9 @@ def sample(
         raise ValueError(f"posterior must be a tm.Posterior, not {type(posterior).__name__}")
     checks.check_counts(num_samples, num_warmup, num_chains)
     checks.check_data(posterior)
+    mode_rows = 0
+    if init is None:
+        init, mode_rows = _find_mode(posterior, progress=progress)
     positions = checks.one_position_per_chain(posterior, init, num_chains)
     if kernel is None:
         kernel = MetropolisHastings(RandomWalk(0.1), MHMinibatch())
@@ -97,7 +101,7 @@ def sample(
         kernel=kernel,
         posterior=posterior,
         step_size=_step_size(kernel, chains),
-        setup_rows=setup_rows,
+        setup_rows=setup_rows + mode_rows,
         shuffle_seed=shuffle_seed,
         seconds=seconds,
         interrupted=draws.stats["rows"].shape[1] < num_samples,
@@ -105,6 +109,15 @@ def sample(
     for warning in kernel.warnings(run.stats):
         warnings.warn(warning, NormalityWarning, stacklevel=2)
     return run
+
+
+def _find_mode(posterior: Posterior, *, progress: bool) -> tuple[PyTree, int]:
+    """A mode of the posterior, and the rows that it took to find it."""
+    from tallmc.optimise import mode  # which needs this package's checks
+
+    found = mode(posterior, progress=progress)
+    print(f"tallmc: no init given; starting at the mode, found in {found.rows_read:,} rows")
+    return found.position, found.rows_read
 
 
 @eqx.filter_jit
