@@ -18,6 +18,7 @@ from tallmc.design import moves_of
 from tallmc.diagnostics.moves import Moves, log_ratio_blocks
 
 NUM_CHAINS, NUM_MOVES = 4, 20
+COMPILATION_MATTERS = 30.0  # seconds
 COLUMNS = (
     "rule",
     "rows read a step",
@@ -89,11 +90,12 @@ def run() -> Iterator[tuple[str, ...]]:
 
 
 def _sample(posterior, rule, num_draws) -> tuple[float, tm.Run]:
-    """Steps a second without compilation, and the run."""
+    """Steps a second, and the run; short runs are repeated, for the first one compiles."""
     settings = {"init": mixture.START, "num_warmup": 0, "num_chains": NUM_CHAINS, "progress": False}
     num_samples = num_draws // NUM_CHAINS
-    tm.sample(posterior, mixture.kernel(rule), num_samples=min(num_samples, 100), **settings)
     result = tm.sample(posterior, mixture.kernel(rule), num_samples=num_samples, **settings)
+    if result.seconds < COMPILATION_MATTERS:
+        result = tm.sample(posterior, mixture.kernel(rule), num_samples=num_samples, **settings)
     return num_draws / result.seconds, result
 
 
