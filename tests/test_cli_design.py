@@ -8,7 +8,8 @@ from typer.testing import CliRunner
 
 import tallmc as tm
 from tallmc.cli import app
-from tallmc.commands.design import read_moves, text_plot
+from tallmc.commands.design import read_moves
+from tallmc.commands.text_plot import text_plot
 
 NUM_ROWS = 20_000
 CLEAR = np.array([2.0, 5.0])

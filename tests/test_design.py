@@ -154,6 +154,8 @@ def test_moments_of_moves_are_those_of_all_rows():
     posterior = tm.Posterior(lambda mean, row: -0.5 * (row - mean) ** 2, rows, lambda mean: -mean, temperature=7.0)
     start, end = real([0.0, 1.0]), real([0.3, 0.9])
     found = tm.design.trial_moments(posterior, (start, end))
+    one_by_one = tm.design.trial_moments(posterior, [(start[0], end[0]), (start[1], end[1])])
+    np.testing.assert_array_equal(found.log_ratio, one_by_one.log_ratio)
     for move in range(2):
         log_ratios = 0.5 / 7 * ((rows - float(start[move])) ** 2.0 - (rows - float(end[move])) ** 2.0)
         np.testing.assert_allclose(found.log_ratio[move], log_ratios.sum() + float(start[move] - end[move]), rtol=1e-3)

@@ -1,7 +1,6 @@
 """`tallmc design`: the sequential tests within an error, in a table and a picture, and the cheapest as Python."""
 
 import dataclasses
-import math
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,8 +12,8 @@ from rich.box import SIMPLE_HEAD
 from rich.columns import Columns
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
+from tallmc.commands.text_plot import WIDTH, decades, text_plot
 from tallmc.design import Candidate, average_candidates, cheapest, sequential_test, worst_case_candidates
 from tallmc.diagnostics.moves import MoveMoments
 from tallmc.diagnostics.plots import PALETTE
@@ -24,9 +23,6 @@ _CLEAR_CASES = (2.0, 5.0)
 _REACH = 10.0  # of the pictures, in mu_std, or more if the moves of a trial run are clearer
 _FURTHEST = 100.0
 _WIDE = 100  # columns of a terminal
-_WIDTH, _HEIGHT = 44, 9  # of a text plot, in characters
-_MOST_DECADES = 6
-_DOTS = np.array([[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]])  # of a braille character
 
 
 @dataclasses.dataclass(frozen=True)
@@ -192,7 +188,7 @@ def _curves(chosen: Candidate, rows: int, moves: MoveMoments | None) -> _Curves:
     if moves is not None:
         places.append(("◆", "median of the moves", _median_mu_std(moves)))
     reach = float(np.clip(2 * places[-1][2], _REACH, _FURTHEST))
-    mu_std = np.linspace(0.0, reach, 2 * _WIDTH)
+    mu_std = np.linspace(0.0, reach, 2 * WIDTH)
     test = _test(chosen, rows, mu_std)
     marks = []
     for symbol, name, place in places:
@@ -242,82 +238,6 @@ def _print_curves(curves: _Curves, out: Console) -> None:
         )
 
 
-def text_plot(
-    title: str,
-    x: np.ndarray,
-    y: np.ndarray,
-    marks: Sequence[tuple[float, float, str]] = (),
-    *,
-    log: bool = False,
-    plain: bool = False,
-) -> Text:
-    """Draws a curve with braille characters, which have 2 by 4 dots each.
-
-    Args:
-        title: Printed above.
-        x: Evenly spaced.
-        y: One value for each of `x`.
-        marks: Points and the characters that they get.
-        log: Whether the vertical axis is logarithmic; else it goes from 0 to 1.
-        plain: Do with ASCII characters.
-
-    Returns:
-        Lines of equal length.
-    """
-    low, high = _decades(y) if log else (0.0, 1.0)
-
-    def line_of(value: float) -> int:
-        """Lines of dots from the top."""
-        height = math.log10(max(value, 1e-300)) if log else value
-        return round((high - height) / (high - low) * (4 * _HEIGHT - 1))
-
-    dots = np.zeros((4 * _HEIGHT, 2 * _WIDTH), bool)
-    before = None
-    for column, value in enumerate(np.interp(np.linspace(x[0], x[-1], 2 * _WIDTH), x, y)):
-        line = line_of(float(value))
-        # Fills up steep pieces; what is below the axis is cut off.
-        first, last = sorted((line, line if before is None else before + (line > before) - (line < before)))
-        dots[first : last + 1, column] = True
-        before = line
-    cells = np.einsum("lick,ik->lc", dots.reshape(_HEIGHT, 4, _WIDTH, 2), _DOTS)
-    characters = [["*" if plain and cell else chr(0x2800 + cell) if cell else " " for cell in line] for line in cells]
-    for place, value, symbol in marks:
-        column = round((min(place, x[-1]) - x[0]) / (x[-1] - x[0]) * (_WIDTH - 1))
-        if line_of(value) < 4 * _HEIGHT:
-            characters[line_of(value) // 4][column] = symbol
-    return _framed(title, characters, (low, high), (x[0], x[-1]), log=log, plain=plain)
-
-
-def _decades(y: np.ndarray) -> tuple[float, float]:
-    """Powers of ten around all values, or the upper ones if there are many."""
-    high = math.ceil(math.log10(np.max(y)))
-    low = math.floor(math.log10(max(np.min(y), 1e-300)))
-    return float(min(max(low, high - _MOST_DECADES), high - 1)), float(high)
-
-
-def _framed(
-    title: str,
-    characters: list[list[str]],
-    vertical: tuple[float, float],
-    horizontal: tuple[float, float],
-    *,
-    log: bool,
-    plain: bool,
-) -> Text:
-    """Adds title, axes and their labels."""
-    low, high = vertical
-    labels = {0: high, _HEIGHT // 2: (low + high) / 2, _HEIGHT - 1: low}
-    side, corner, bottom = "|+-" if plain else "│└─"
-    lines = [f"{'':7}{title}"]
-    for i, line in enumerate(characters):
-        label = f"{10 ** labels[i] if log else labels[i]:.1g}" if i in labels else ""
-        lines.append(f"{label:>6} {side}{''.join(line)}")
-    start, end = horizontal
-    middle = f"{(start + end) / 2:.3g}".center(_WIDTH - 8)
-    lines += [f"{'':7}{corner}{bottom * _WIDTH}", f"{'':8}{f'{start:.3g}':<4}{middle}{f'{end:.3g}':>4}"]
-    return Text("\n".join(line.ljust(_WIDTH + 8) for line in lines), no_wrap=True)
-
-
 def _write_picture(curves: _Curves, path: Path, title: str) -> None:
     """Both curves side by side, as PNG."""
     from matplotlib.figure import Figure
@@ -341,6 +261,6 @@ def _write_picture(curves: _Curves, path: Path, title: str) -> None:
     errors, shares = figure.axes
     shares.set_ylim(0, 1.05)
     if curves.error.any():
-        low, high = _decades(curves.error)
+        low, high = decades(curves.error)
         errors.set(yscale="log", ylim=(10**low, 10**high))
     figure.savefig(path, dpi=130)

@@ -3,9 +3,10 @@
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 from scipy.optimize import brentq
@@ -18,6 +19,8 @@ from tallmc.sequential_test import sequential_test
 
 if TYPE_CHECKING:
     from tallmc.run import Run
+
+    TrialMoves: TypeAlias = Run | Moves | tuple[PyTree, PyTree] | list[tuple[PyTree, PyTree]]
 
 BOUNDARIES = (0.5, 0.75, 1.0)
 _SMALLEST_BATCH = 500  # below this the central limit theorem is not to be trusted
@@ -81,14 +84,14 @@ def worst_case_candidates(max_error: float, num_rows: int) -> list[Candidate]:
     return _candidates(max_error, num_rows, judge)
 
 
-def average(max_error: float, posterior: Posterior, moves: "Run | Moves | tuple[PyTree, PyTree]") -> AustereMH:
+def average(max_error: float, posterior: Posterior, moves: "TrialMoves") -> AustereMH:
     """The cheapest `AustereMH` whose acceptance probabilities are right up to `max_error` on average.
 
     Args:
         max_error: Error of an acceptance probability, averaged over the moves.
         posterior: What will be sampled; every row is read once.
-        moves: A trial run, from whose draws 100 moves are made; or a pair (positions, proposed) of pytrees with a
-            leading axis, of a symmetric proposal.
+        moves: A trial run, from whose draws 100 moves are made; or moves of a symmetric proposal, as a pair
+            (positions, proposed) of pytrees with a leading axis, or as a list of such pairs without one.
 
     Returns:
         The rule.
@@ -122,18 +125,22 @@ def cheapest(candidates: Sequence[Candidate]) -> Candidate:
     return min(near, key=lambda candidate: (candidate.batch_size, candidate.data_fraction))
 
 
-def trial_moments(posterior: Posterior, moves: "Run | Moves | tuple[PyTree, PyTree]") -> MoveMoments:
+def trial_moments(posterior: Posterior, moves: "TrialMoves") -> MoveMoments:
     """Moves in any of the forms that `average` takes, and what all rows say of them."""
     if hasattr(moves, "samples"):
-        moves = moves_of(moves)  # pyright: ignore
-    elif not isinstance(moves, Moves):
-        if not (isinstance(moves, tuple) and len(moves) == 2):
-            raise ValueError("moves must be a run, or a pair (positions, proposed) with a leading axis of moves")
-        position, proposed = moves
-        change = jax.vmap(posterior.log_prior)(proposed) - jax.vmap(posterior.log_prior)(position)
-        count = len(jax.tree.leaves(position)[0])
-        moves = Moves(position, proposed, np.broadcast_to(np.asarray(change, float), (count,)))
-    return move_moments(posterior, moves)
+        return move_moments(posterior, moves_of(moves))  # pyright: ignore
+    if isinstance(moves, Moves):
+        return move_moments(posterior, moves)
+    pair: Any = moves
+    if isinstance(moves, list):  # of pairs, one a move
+        pair = jax.tree.map(lambda *leaves: jnp.stack(leaves), *[tuple(move) for move in moves])
+    if not (isinstance(pair, tuple) and len(pair) == 2):
+        raise ValueError("moves must be a run, or a pair (positions, proposed) with a leading axis of moves")
+    position, proposed = pair
+    change = jax.vmap(posterior.log_prior)(proposed) - jax.vmap(posterior.log_prior)(position)
+    count = len(jax.tree.leaves(position)[0])
+    offset = np.broadcast_to(np.asarray(change, float), (count,))
+    return move_moments(posterior, Moves(position, proposed, offset))
 
 
 def _candidates(
