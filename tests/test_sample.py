@@ -221,3 +221,12 @@ def test_progress_bar_shows_draws_acceptance_and_rows():
 def test_nothing_is_printed_when_output_is_not_a_terminal(capsys):
     sample(normal_posterior(), tm.MHMinibatch(50), num_samples=5)
     assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("rule", [tm.Exact(100), tm.MHMinibatch(), tm.AustereMH(0.05, 100), tm.Mint(100, 0.2)])
+def test_positions_may_be_coarser_than_the_data(rule):
+    rows = np.random.default_rng(0).normal(size=1000)
+    posterior = tm.Posterior(lambda mean, row: -0.5 * (row.astype(float) - mean.astype(float)) ** 2, rows)
+    kernel = tm.MetropolisHastings(tm.RandomWalk(0.1), rule)
+    run = tm.sample(posterior, kernel, init=np.float32(0.0), num_samples=5, num_warmup=0, num_chains=1)
+    assert run.samples.dtype == np.float32

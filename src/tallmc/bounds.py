@@ -31,6 +31,8 @@ class Lipschitz(Bounds):
     constant: Real[Array, ""]
 
     def __init__(self, constant: float | Array):
+        if isinstance(constant, float | int) and not constant >= 0:
+            raise ValueError(f"constant must not be negative, got {constant}")
         self.constant = jnp.asarray(constant, jnp.result_type(float))
 
     def largest_change(self, position: PyTree, proposed: PyTree) -> Real[Array, ""]:

@@ -66,7 +66,8 @@ class MetropolisHastings(Kernel[MetropolisState]):
     ) -> tuple[MetropolisState, Bool[Array, ""]]:
         """Hands each row's log ratio to the rule."""
         log_ratios = posterior.log_ratios(state.position, state.proposed, window.rows)
-        log_ratios = jnp.where(window.valid, log_ratios, 0)
+        # Evidence is gathered in the finest precision that is on, whatever the likelihood was written in.
+        log_ratios = jnp.where(window.valid, log_ratios, 0).astype(jnp.result_type(float))
         finite = jnp.isfinite(ordered_sum(log_ratios))  # a sum is finite only if all its terms are
         evidence = self.rule.observe(state.evidence, log_ratios, window)
         state = eqx.tree_at(
@@ -117,6 +118,7 @@ class MetropolisHastings(Kernel[MetropolisState]):
         key_proposal, key_rule = jax.random.split(key)
         move = self.proposal.rescaled(step_size).propose(key_proposal, position, posterior)
         offset = posterior.log_prior(move.position) - posterior.log_prior(position) + move.log_ratio
+        offset = jnp.asarray(offset, jnp.result_type(float))
         possible = jnp.isfinite(offset)
         question = Question(position, move.position, jnp.where(possible, offset, 0), time)
         evidence = self.rule.init(key_rule, question, posterior)

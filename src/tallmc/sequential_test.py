@@ -19,6 +19,7 @@ from scipy.special import ndtri
 _SPACING = 1.5  # quadrature points for each standard deviation of a step: enough for six digits
 _FEWEST_POINTS = 12
 _POINTS_OUTSIDE = 16
+_MOST_LOOKS = 20_000
 _REACH = 8.0  # standard deviations beyond the boundary at which a walk can end up in one step
 
 
@@ -123,9 +124,11 @@ class _Walk:
         return error, going_on
 
 
-@functools.lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=32)
 def _walk(first_fraction: float, epsilon: float, boundary: float) -> _Walk:
     num_looks = math.ceil(1 / first_fraction - 1e-9)
+    if num_looks > _MOST_LOOKS:
+        raise ValueError(f"{num_looks} looks are too many to work out; take batches of at least rows / {_MOST_LOOKS}")
     # The last look sees all rows and makes no error. No look before it happens at confidence 1.
     share = first_fraction * np.arange(1, num_looks) if epsilon > 0 else np.empty(0)
     time = share / (1 - share)

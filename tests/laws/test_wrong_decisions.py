@@ -98,3 +98,12 @@ def test_rare_rows_fool_a_t_test_and_a_bound_that_is_none(rule):
     """Negative control: where one row in a thousand decides, both are wrong more often than 5 %."""
     log_ratios = population(rare, 5003, 0.2**2 * 5003, -1.5)
     assert wrong_share(rule, tm.InMemoryFeed, log_ratios)[0] > 0.05
+
+
+@pytest.mark.parametrize("rule", [tm.AustereMH(0.2, 500), tm.AustereMHPerStep(0.2, 500)])
+def test_a_partial_window_is_no_look(rule):
+    """1,020 rows: one test in three begins with the window of 20 rows."""
+    log_ratios = population(normal, 1020, 1.0, -3.0)
+    _, rows = decisions(rule, tm.InMemoryFeed, log_ratios, 300)
+    assert np.all(rows >= 500)
+    assert np.any(rows < 1020) or isinstance(rule, tm.AustereMHPerStep)

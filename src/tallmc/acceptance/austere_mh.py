@@ -18,7 +18,7 @@ from tallmc.posterior import Posterior
 from tallmc.schedule import Schedule
 from tallmc.sequential_test import check_boundary, check_epsilon, sequential_test
 
-_FEWEST_ROWS = 10  # the expansion of Student's quantile is good to 1e-3 from here on
+_FEWEST_ROWS = 10  # the expansion of Student's quantile is good to 1e-3 from here on, at any epsilon above 0.001
 
 
 class SequentialEvidence(eqx.Module):
@@ -121,7 +121,9 @@ class AustereMH(AcceptanceRule[SequentialEvidence]):
         """Decides once the t-test is sure, or no row is left."""
         all_seen = evidence.full.complete
         accept = jnp.where(all_seen, evidence.full.total > evidence.full.level, evidence.gap > 0)
-        return Verdict(evidence.exceeds(evidence.confidence, self.boundary) | all_seen, accept)
+        # A test may begin with the one window that is partial; that is no look yet.
+        whole = evidence.moments.count >= min(self.batch_size, evidence.full.num_rows)
+        return Verdict((evidence.exceeds(evidence.confidence, self.boundary) & whole) | all_seen, accept)
 
     def stats(self, evidence: SequentialEvidence) -> dict[str, Array]:
         """The skewness of the log ratios that decided."""
@@ -132,10 +134,10 @@ class AustereMH(AcceptanceRule[SequentialEvidence]):
         return jnp.exp(jnp.minimum(log_ratio, 0))
 
     def error_bound(self, num_rows: int) -> float:
-        """The error of a test in the hardest case, by dynamic programming; of a schedule, at its start."""
+        """The error of a test in the hardest case, by dynamic programming; of a schedule, at its larger end."""
         epsilon = self.epsilon
         if isinstance(epsilon, Schedule):
-            epsilon = float(epsilon(jnp.int32(0)))
+            epsilon = max(float(epsilon(jnp.int32(time))) for time in (0, 2**30))
         return float(sequential_test(0.0, min(1.0, self.batch_size / num_rows), epsilon, self.boundary).error)
 
 
@@ -147,7 +149,7 @@ def normal_quantile(epsilon: ArrayLike) -> np.ndarray | float:
 def student_quantile(normal: Real[Array, "..."], inverse_degrees: Real[Array, ""]) -> Real[Array, "..."]:
     """Student's quantile from the normal one, by four terms of the expansion of Cornish and Fisher.
 
-    Good to 1e-4 from 20 degrees of freedom on. A few multiplications, where the quantile itself is a special function.
+    Good to 1e-4 from 20 degrees of freedom on, at any epsilon above 1e-4. A few multiplications, where the quantile itself is a special function.
     """
     square = normal * normal
     terms = (

@@ -91,6 +91,8 @@ class AustereMHPerStep(AcceptanceRule[RaceEvidence]):
         batches, _ = self._candidates(shared.full.num_rows)
         windows = evidence.windows + 1
         due = jnp.mod(windows, jnp.asarray(batches // self.batch_size, jnp.int32)) == 0
+        # A test may begin with the one window that is partial; that is no look yet.
+        due &= shared.moments.count >= jnp.asarray(batches, shared.moments.count.dtype)
         stops = due & shared.exceeds(shared.confidence, self.boundary) & (evidence.test_rows == 0)
         return RaceEvidence(
             shared,
@@ -111,7 +113,7 @@ class AustereMHPerStep(AcceptanceRule[RaceEvidence]):
         rows = evidence.test_rows[candidate].astype(jnp.int32)
         return {
             "skewness": evidence.shared.moments.skewness,
-            "test_rows": jnp.where(decided, rows, evidence.shared.full.num_rows),
+            "test_rows": jnp.where(decided, rows, evidence.shared.full.seen),
         }
 
     def notes(self, stats: dict[str, np.ndarray], posterior: Posterior) -> list[str]:

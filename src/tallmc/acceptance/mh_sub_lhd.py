@@ -155,7 +155,7 @@ class MHSubLhd(AcceptanceRule[BoundedEvidence]):
         if evidence.looks is None:
             return {}
         rows, _, stopped = self._first_sure_look(evidence)
-        return {"test_rows": jnp.where(stopped, rows.astype(jnp.int32), evidence.full.num_rows)}
+        return {"test_rows": jnp.where(stopped, rows.astype(jnp.int32), evidence.full.seen)}
 
     def notes(self, stats: dict[str, np.ndarray], posterior: Posterior) -> list[str]:
         """Says so if every test read every row."""

@@ -66,6 +66,8 @@ class Mint(AcceptanceRule[BatchEvidence]):
         """The exponent must leave the noise bounded."""
         num_rows = posterior.num_rows
         limit = math.log(min(self.batch_size, num_rows)) / math.log(num_rows) if num_rows > 1 else math.inf
+        if limit == 0:
+            raise ValueError(f"batches of {self.batch_size} row are too small for Mint; take some hundreds")
         if self.exponent >= limit:
             raise ValueError(
                 f"exponent = {self.exponent} is too large for batches of {self.batch_size} of {num_rows} rows: it must "
@@ -108,9 +110,7 @@ class Mint(AcceptanceRule[BatchEvidence]):
         note = f"Mint samples at temperature {nominal:,.0f}, not at {own:g}"
         if noise.size:
             hotter = nominal / float(np.mean(noise_slope(noise)))
-            note += (
-                f"; with the noise of its batches (variance {noise.mean():.2g} in accepted moves) at most {hotter:,.0f}"
-            )
+            note += f"; the noise of its batches (variance {noise.mean():.2g}) makes that up to about {hotter:,.0f}"
         return [note]
 
     def acceptance_probability(self, log_ratio: ArrayLike) -> Real[Array, "..."]:

@@ -128,9 +128,9 @@ def cheapest(candidates: Sequence[Candidate]) -> Candidate:
 def trial_moments(posterior: Posterior, moves: "TrialMoves") -> MoveMoments:
     """Moves in any of the forms that `average` takes, and what all rows say of them."""
     if hasattr(moves, "samples"):
-        return move_moments(posterior, moves_of(moves))  # pyright: ignore
+        return _possible(move_moments(posterior, moves_of(moves)))  # pyright: ignore
     if isinstance(moves, Moves):
-        return move_moments(posterior, moves)
+        return _possible(move_moments(posterior, moves))
     pair: Any = moves
     if isinstance(moves, list):  # of pairs, one a move
         pair = jax.tree.map(lambda *leaves: jnp.stack(leaves), *[tuple(move) for move in moves])
@@ -140,7 +140,15 @@ def trial_moments(posterior: Posterior, moves: "TrialMoves") -> MoveMoments:
     change = jax.vmap(posterior.log_prior)(proposed) - jax.vmap(posterior.log_prior)(position)
     count = len(jax.tree.leaves(position)[0])
     offset = np.broadcast_to(np.asarray(change, float), (count,))
-    return move_moments(posterior, Moves(position, proposed, offset))
+    return _possible(move_moments(posterior, Moves(position, proposed, offset)))
+
+
+def _possible(moments: MoveMoments) -> MoveMoments:
+    """Without the moves that some row rules out: they are rejected at once by any rule."""
+    kept = np.isfinite(moments.log_ratio) & np.isfinite(moments.spread)
+    if not kept.any():
+        raise ValueError("no move has a finite log ratio over all rows; use smaller steps")
+    return MoveMoments(**{name: values[kept] for name, values in vars(moments).items()})
 
 
 def _candidates(

@@ -77,7 +77,7 @@ class MoveMoments:
 
 
 def move_moments(posterior: Posterior, moves: Moves) -> MoveMoments:
-    """Reads every row once, in blocks."""
+    """Reads every row once, in blocks. Moves that some row makes impossible are NaN throughout."""
     count, mean, powers = 0, np.zeros(len(moves.offset)), np.zeros((3, len(moves.offset)))
     for values in log_ratio_blocks(posterior, moves):
         size, block_mean = values.shape[1], values.mean(axis=1)
@@ -85,12 +85,13 @@ def move_moments(posterior: Posterior, moves: Moves) -> MoveMoments:
         squares = centred * centred
         block = np.stack([squares.sum(1), (squares * centred).sum(1), (squares * squares).sum(1)])
         count, mean, powers = _merge(count, mean, powers, size, block_mean, block)
-    variance = np.maximum(powers[0] / count, 1e-300)
+    variance = powers[0] / count
+    unit = np.where(variance > 0, variance, 1)  # rows that are all alike have neither skewness nor kurtosis
     return MoveMoments(
         log_ratio=count * mean + moves.offset,
         spread=np.sqrt(variance * count),
-        skewness=powers[1] / count / variance**1.5,
-        kurtosis=powers[2] / count / variance**2 - 3,
+        skewness=np.where(variance > 0, powers[1] / count / unit**1.5, 0.0),
+        kurtosis=np.where(variance > 0, powers[2] / count / unit**2 - 3, 0.0),
     )
 
 

@@ -17,6 +17,7 @@ from tallmc.run.sample import sample
 _NUM_BATCHES = 4000
 _TOLERATED = 0.05  # 2,000 times beyond what 4,000 normal batches show by chance
 _WORST_MOVES = 4
+_NUMBERS_AT_ONCE = 2**22
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,11 +85,18 @@ def check_normality(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NormalityWarning)  # the trial run would say the same in other words
         run = sample(
-            posterior, kernel, init=init, num_samples=num_moves, num_warmup=4 * num_moves, num_chains=1, progress=False
+            posterior,
+            kernel,
+            init=init,
+            num_samples=num_moves,
+            num_warmup=4 * num_moves,
+            num_chains=1,
+            rng_key=rng_key,
+            progress=False,
         )
     moves = moves_of(run, num_moves, rng_key)
     moments = move_moments(posterior, moves)
-    name, rows = type(kernel.rule).__name__, int(np.quantile(run.stats["rows"], 0.1))
+    name, rows = type(kernel.rule).__name__, int(np.quantile(run.stats.get("test_rows", run.stats["rows"]), 0.1))
     worst = np.argsort(-moments.kurtosis)[:_WORST_MOVES]
     few = Moves(*(jax.tree.map(lambda leaf: leaf[worst], part) for part in moves))
     values = np.concatenate(list(log_ratio_blocks(posterior, few)), axis=1)
@@ -119,10 +127,14 @@ def _distance_from_student(values: np.ndarray, rows: int) -> float:
     """Kolmogorov distance of the t-statistic of random batches from what normal rows would give."""
     if rows >= len(values) or rows < 2:
         return 0.0
-    generator = np.random.default_rng(0)
-    batches = values[generator.integers(0, len(values), (_NUM_BATCHES, rows))]
-    spread = batches.std(axis=1, ddof=1) / np.sqrt(rows)
-    gap = batches.mean(axis=1) - values.mean()
+    generator, centre = np.random.default_rng(0), values.mean()
+    gap, spread = np.empty(_NUM_BATCHES), np.empty(_NUM_BATCHES)
+    at_once = max(1, _NUMBERS_AT_ONCE // rows)
+    for first in range(0, _NUM_BATCHES, at_once):
+        some = slice(first, min(first + at_once, _NUM_BATCHES))
+        batches = values[generator.integers(0, len(values), (some.stop - first, rows))]
+        gap[some] = batches.mean(axis=1) - centre
+        spread[some] = batches.std(axis=1, ddof=1) / np.sqrt(rows)
     # A batch whose rows are all alike is infinitely sure of itself.
     statistic = np.divide(gap, spread, out=np.copysign(np.inf, gap), where=spread > 0)
     return float(stats.kstest(statistic, stats.t(rows - 1).cdf).statistic)

@@ -116,7 +116,8 @@ def _find_mode(posterior: Posterior, *, progress: bool) -> tuple[PyTree, int]:
     from tallmc.optimise import mode  # which needs this package's checks
 
     found = mode(posterior, progress=progress)
-    print(f"tallmc: no init given; starting at the mode, found in {found.rows_read:,} rows")
+    place = "the mode" if found.converged else "the best position that the search for a mode came to"
+    print(f"tallmc: no init given; starting at {place}, found in {found.rows_read:,} rows")
     return found.position, found.rows_read
 
 
