@@ -149,7 +149,8 @@ def normal_quantile(epsilon: ArrayLike) -> np.ndarray | float:
 def student_quantile(normal: Real[Array, "..."], inverse_degrees: Real[Array, ""]) -> Real[Array, "..."]:
     """Student's quantile from the normal one, by four terms of the expansion of Cornish and Fisher.
 
-    Good to 1e-4 from 20 degrees of freedom on, at any epsilon above 1e-4. A few multiplications, where the quantile itself is a special function.
+    Good to 1e-4 from 20 degrees of freedom on, at any epsilon above 1e-4. A few multiplications, where the quantile
+    itself is a special function.
     """
     square = normal * normal
     terms = (
