@@ -4,7 +4,6 @@ import io
 import subprocess
 import sys
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -17,38 +16,7 @@ import tallmc as tm
 from tallmc.optimise import contract
 from tallmc.optimise.progress import progress_line
 from tallmc.optimise.regressions import Table
-
-NUM_ROWS, NUM_COLUMNS = 20_000, 6
-
-
-def features(num_rows=NUM_ROWS, num_columns=NUM_COLUMNS, seed=0):
-    X = np.random.default_rng(seed).normal(size=(num_rows, num_columns))
-    X[:, 0] = 1
-    return X
-
-
-def targets(name, X, seed=1):
-    generator = np.random.default_rng(seed)
-    predictor = X @ np.linspace(0.5, -0.4, X.shape[1])
-    if name == "poisson":
-        return generator.poisson(np.exp(predictor)).astype(float)
-    if name == "least_absolute_deviation":
-        return predictor + generator.laplace(size=len(X))
-    noise = generator.logistic(size=len(X)) if name == "logistic" else generator.normal(size=len(X))
-    return (predictor + noise > 0).astype(float)
-
-
-PROBLEMS = {
-    "logistic": tm.optimise.Logistic,
-    "probit": tm.optimise.Probit,
-    "poisson": tm.optimise.Poisson,
-    "least_absolute_deviation": tm.optimise.LeastAbsoluteDeviation,
-}
-
-
-def problem(name, dtype=np.float64, **options):
-    X = features()
-    return PROBLEMS[name](X.astype(dtype), targets(name, X).astype(dtype), **options)
+from tests.regressions import NUM_COLUMNS, NUM_ROWS, PROBLEMS, features, problem, targets
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -244,82 +212,6 @@ def test_progress_is_drawn_on_a_terminal_only():
     assert silent.file.getvalue() == ""
 
 
-class TestDegenerate:
-    """No finite or no single optimum: a message, never NaN."""
-
-    X = features(3_000, 3)
-
-    def test_separable_rows(self):
-        y = (self.X[:, 1] > 0).astype(float)
-        with pytest.warns(RuntimeWarning, match=r"no finite optimum.*prior_precision"):
-            found = tm.optimise.logistic(self.X, y)
-        assert not found.converged
-        assert np.all(np.isfinite(found.position))
-        assert tm.optimise.logistic(self.X, y, prior_precision=1.0).converged
-
-    @pytest.mark.parametrize("name", ["logistic", "probit", "poisson"])
-    def test_a_column_that_only_one_outcome_has(self, name):
-        X = np.column_stack([self.X, np.arange(3_000) % 10 == 0])
-        y = np.where(X[:, 3] > 0, 0, targets(name, self.X))
-        with pytest.warns(RuntimeWarning, match=r"no finite optimum.*3"):
-            found = getattr(tm.optimise, name)(X, y)
-        assert np.all(np.isfinite(found.position))
-        assert getattr(tm.optimise, name)(X, y, prior_precision=1.0).converged
-
-    def test_few_rows_that_are_separable_when_all_are_not(self):
-        X, y, _ = tm.models.generate_logistic(50_000, 8)
-        # Some fifty rows decide: the rest is almost certain.
-        y = np.where(np.random.default_rng(0).random(50_000) < 1e-3, 1 - (X[:, 1] > 0), X[:, 1] > 0).astype(np.float32)
-        found = tm.optimise.logistic(X, y)
-        assert found.converged
-        np.testing.assert_allclose(found.position, scipy_optimum(tm.optimise.Logistic(X.astype(float), y)), atol=2e-3)
-
-    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-    @pytest.mark.parametrize(
-        "extra",
-        [lambda X: X[:, 1] - 2 * X[:, 2], lambda X: np.zeros(len(X)), lambda X: np.full(len(X), 3.0)],
-        ids=["collinear", "zero", "second constant"],
-    )
-    def test_columns_that_cannot_be_told_apart(self, extra, dtype):
-        X = np.column_stack([self.X, extra(self.X)]).astype(dtype)
-        y = targets("logistic", self.X)
-        with pytest.raises(ValueError, match=r"coordinates \[.*3\] cannot be told apart"):
-            tm.optimise.logistic(X, y)
-        assert tm.optimise.logistic(X, y, prior_precision=1.0).converged
-
-    def test_a_constant_column_alone_is_an_intercept(self):
-        X, y = features(3_000, 3), targets("logistic", features(3_000, 3))
-        X[:, 0] = 7
-        assert tm.optimise.logistic(X, y).converged
-
-    def test_a_column_that_is_zero_in_almost_every_row(self):
-        X = np.column_stack([features(), np.arange(NUM_ROWS) % 1000 == 0])
-        found = tm.optimise.logistic(X, targets("logistic", X[:, :-1]))
-        assert found.converged
-
-    def test_residuals_that_are_all_zero(self):
-        y = self.X @ np.array([1.0, 2.0, -1.0])
-        found = tm.optimise.least_absolute_deviation(self.X, y)
-        np.testing.assert_allclose(found.position, [1, 2, -1], atol=1e-6)
-        assert found.converged
-
-    def test_many_residuals_of_zero(self):
-        y = np.round(np.random.default_rng(0).exponential(2, 30_001))
-        ours = tm.optimise.LeastAbsoluteDeviation(np.ones((30_001, 1)), y)
-        assert abs(tm.optimise.irls(ours).position[0] - np.median(y)) < ours.floor
-
-    def test_a_constant_target(self):
-        found = tm.optimise.least_absolute_deviation(self.X, np.full(3_000, 4.0))
-        np.testing.assert_allclose(found.position, [4, 0, 0], atol=1e-6)
-
-    def test_a_start_far_away_is_reached_by_halved_steps(self):
-        X = features()
-        y = targets("poisson", X)
-        found = tm.optimise.poisson(X, y, init=np.array([-12.0, 0, 0, 0, 0, 0]))
-        assert found.converged
-        np.testing.assert_allclose(found.position, tm.optimise.poisson(X, y).position, rtol=1e-3, atol=1e-4)
-
-
 X3, Y3 = features(500, 3), targets("logistic", features(500, 3))
 
 
@@ -380,50 +272,6 @@ def test_nan_that_no_test_saw_is_found():
         tm.optimise.logistic(X, y)
 
 
-class TestMode:
-    """Any posterior."""
-
-    def test_is_the_regression_with_its_prior_at_its_temperature(self):
-        X, y, _ = tm.models.generate_logistic(60_000, 5)
-        posterior = tm.models.logistic_regression(X, y, prior_precision=100.0, temperature=10.0)
-        found = tm.optimise.mode(posterior)
-        wanted = tm.optimise.logistic(X, y, prior_precision=1000.0)
-        assert found.converged
-        assert found.distance < 1e-3
-        np.testing.assert_allclose(np.asarray(found.position), wanted.position, rtol=1e-4, atol=1e-5)
-        np.testing.assert_allclose(found.hessian * 10, wanted.hessian, rtol=1e-3, atol=1)
-        assert found.rows_per_iteration[0] < 60_000
-
-    def test_position_keeps_its_structure(self):
-        rows = jnp.asarray(np.random.default_rng(0).normal(3, 2, 20_001))
-
-        def log_likelihood(position, row):
-            return -0.5 * ((row - position["mean"]) / jnp.exp(position["log_sd"])) ** 2 - position["log_sd"]
-
-        start = {"mean": jnp.asarray(0.0), "log_sd": jnp.asarray(0.0)}
-        found = tm.optimise.mode(tm.Posterior(log_likelihood, rows), start)
-        assert found.converged
-        np.testing.assert_allclose(float(found.position["mean"]), np.mean(rows), rtol=1e-3)
-        np.testing.assert_allclose(float(found.position["log_sd"]), np.log(np.std(rows)), rtol=1e-3)
-
-    def test_where_the_density_is_not_concave(self):
-        posterior = tm.models.gaussian_mixture(tm.models.generate_mixture(20_000))
-        found = tm.optimise.mode(posterior, jnp.asarray([3.0, -2.0]), max_iterations=500)
-        assert found.converged
-        assert np.all(np.linalg.eigvalsh(found.hessian) > 0)
-        density = jax.jit(lambda position: posterior.log_density(position, posterior.data))
-        near = [density(found.position + shift) for shift in 0.05 * np.random.default_rng(0).normal(size=(50, 2))]
-        assert max(near) <= density(found.position)
-
-    def test_a_saddle_is_not_a_mode(self):
-        rows = jnp.asarray(np.random.default_rng(0).normal(size=5_000))
-        posterior = tm.Posterior(lambda p, row: -((p[0] ** 2 - 1) ** 2) - p[1] ** 2 + 0 * row, rows)
-        with pytest.warns(RuntimeWarning, match="saddle"):
-            found = tm.optimise.mode(posterior, jnp.zeros(2))
-        assert not found.converged
-        assert tm.optimise.mode(posterior, jnp.asarray([0.1, 0.5])).converged
-
-
 class Mean(tm.optimise.LeastSquares):
     """A problem of one's own: robust location with Student's t weights."""
 
@@ -472,14 +320,3 @@ def test_the_recorder_sees_the_update_that_is_made():
     position, step = recorder.seen[0]
     np.testing.assert_allclose(found.position, position + step)
     assert step @ full_update(ours, position) > 0
-
-
-def test_the_sampler_starts_at_the_mode_and_counts_its_rows(capsys):
-    X, y, _ = tm.models.generate_logistic(20_000, 3)
-    posterior = tm.models.logistic_regression(X, y)
-    found = tm.optimise.mode(posterior)
-    kernel = tm.MetropolisHastings(tm.RandomWalk(1e-6), tm.Exact())
-    run = tm.sample(posterior, kernel, num_samples=1, num_warmup=0, num_chains=2)
-    np.testing.assert_allclose(run.samples[:, 0], np.stack([found.position] * 2), atol=1e-4)
-    assert run.setup_rows >= found.rows_read > 20_000
-    assert "starting at the mode" in capsys.readouterr().out

@@ -21,15 +21,26 @@ def float_column(name: str, values: Numbers, num_axes: int) -> Array | np.ndarra
         'f'
     """
     array = values if isinstance(values, jax.Array) else np.asarray(values)
+    check_numbers(name, array, num_axes)
+    finest = jnp.result_type(float)
+    if jnp.issubdtype(array.dtype, jnp.floating) and array.dtype.itemsize <= finest.itemsize:
+        return array
+    return array.astype(finest)
+
+
+def check_numbers(name: str, array: Array | np.ndarray, num_axes: int) -> None:
+    """Raises `ValueError` unless the array holds numbers along as many axes."""
     kinds = "a vector with one number a row" if num_axes == 1 else "a matrix with one line a row"
     if array.ndim != num_axes:
         raise ValueError(f"{name} must be {kinds}, but its shape is {array.shape}; reshape it first")
     if array.dtype.kind not in "buif" and not jnp.issubdtype(array.dtype, jnp.floating):
         raise ValueError(f"{name} must hold numbers, not {array.dtype}; convert it to floats first")
-    finest = jnp.result_type(float)
-    if jnp.issubdtype(array.dtype, jnp.floating) and array.dtype.itemsize <= finest.itemsize:
-        return array
-    return array.astype(finest)
+
+
+def check_binary(y: Array | np.ndarray) -> None:
+    """Raises `ValueError` unless there is nothing but 0 and 1."""
+    if not bool(((y == 0) | (y == 1)).all()):
+        raise ValueError("y must hold only 0 and 1; recode it first, such as y = (labels == positive_label)")
 
 
 class NormalPrior(eqx.Module):

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Array, Real
 
 from tallmc.bounds import Lipschitz
-from tallmc.models.columns import NormalPrior, Numbers, float_column
+from tallmc.models.columns import NormalPrior, Numbers, check_binary, float_column
 from tallmc.posterior import Posterior
 
 
@@ -38,8 +38,7 @@ def logistic_regression(
         raise ValueError(f"X has {num_rows} rows but y has {columns['y'].shape[0]}; give each row of X one entry of y")
     if num_columns == 0:
         raise ValueError("X has no columns; add at least a column of ones for an intercept")
-    if not bool(((columns["y"] == 0) | (columns["y"] == 1)).all()):
-        raise ValueError("y must hold only 0 and 1; recode it first, such as y = (labels == positive_label)")
+    check_binary(columns["y"])
     precision = jnp.asarray(prior_precision, jnp.result_type(float))
     if precision.shape not in ((), (num_columns,)):
         raise ValueError(

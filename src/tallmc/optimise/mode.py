@@ -91,7 +91,7 @@ def mode(posterior: Posterior, init: PyTree = None, *, epsilon: float = 0.01, **
     """
     if not isinstance(posterior, Posterior):
         raise ValueError(f"posterior must be a tm.Posterior, not {type(posterior).__name__}")
-    checks.check_data(posterior)
+    checks.check_data(posterior.data)
     start = _default_start(posterior) if init is None else init
     positions = checks.one_position_per_chain(posterior, start, 1)
     checks.check_start(posterior, positions)

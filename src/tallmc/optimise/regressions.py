@@ -7,7 +7,7 @@ import numpy as np
 import scipy.linalg
 import scipy.special
 
-from tallmc.models.columns import Numbers
+from tallmc.models.columns import Numbers, check_binary, check_numbers
 from tallmc.optimise.contract import Equations, LeastSquares, Sums
 
 _LOG_2 = float(np.log(2))
@@ -89,7 +89,7 @@ class Logistic(Regression):
 
     def __init__(self, X: Numbers, y: Numbers, prior_precision: Any = 0.0):
         super().__init__(X, y, prior_precision)
-        _check_binary(self.data.y)
+        check_binary(self.data.y)
 
     def terms(self, predictor: np.ndarray, y: np.ndarray) -> Terms:
         """Arranged so that nothing overflows and small chances keep their digits."""
@@ -109,7 +109,7 @@ class Probit(Regression):
 
     def __init__(self, X: Numbers, y: Numbers, prior_precision: Any = 0.0):
         super().__init__(X, y, prior_precision)
-        _check_binary(self.data.y)
+        check_binary(self.data.y)
 
     def terms(self, predictor: np.ndarray, y: np.ndarray) -> Terms:
         """By the log of the normal distribution function and the inverse Mills ratio."""
@@ -193,18 +193,8 @@ def _least_squares(x: np.ndarray, target: np.ndarray, weight: np.ndarray) -> np.
     return scipy.linalg.lstsq(left, right, lapack_driver="gelsy")[0]  # pyright: ignore[reportOptionalSubscript]
 
 
-def _check_binary(y: np.ndarray) -> None:
-    if not bool(((y == 0) | (y == 1)).all()):
-        raise ValueError("y must hold only 0 and 1; recode it first, such as y = (labels == positive_label)")
-
-
 def _floats(name: str, values: Numbers, num_axes: int) -> np.ndarray:
+    """As `float_column`, but float64 whatever JAX allows: sums are taken in NumPy."""
     array = np.asarray(values)
-    kinds = "a vector with one number a row" if num_axes == 1 else "a matrix with one line a row"
-    if array.ndim != num_axes:
-        raise ValueError(f"{name} must be {kinds}, but its shape is {array.shape}; reshape it first")
-    if array.dtype in (np.float32, np.float64):
-        return array
-    if array.dtype.kind not in "buif":
-        raise ValueError(f"{name} must hold numbers, not {array.dtype}; convert it to floats first")
-    return array.astype(np.float64)
+    check_numbers(name, array, num_axes)
+    return array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)

@@ -7,7 +7,6 @@ import operator
 import os
 from collections.abc import Iterable
 
-import jax
 import numpy as np
 from jaxtyping import PyTree
 
@@ -15,6 +14,7 @@ from tallmc.optimise.acceleration import Anderson
 from tallmc.optimise.contract import Problem, Sums
 from tallmc.optimise.direction_test import DirectionTest
 from tallmc.optimise.halved_rows import HalvedRows
+from tallmc.run.checks import check_data
 
 LARGEST_LOOK = 0.25  # beyond this share of the rows, all of them cost less than more tests
 _MOST_HALVINGS = 40
@@ -119,7 +119,7 @@ class Search:
             self._halvings = 0
             return False
         if not sums.finite and self._halvings == 0:
-            self._check_data()
+            check_data(self.problem.data)
         if self._plain is not None:
             self.position, self._plain = position + self._plain, None
             self.acceleration.forget()
@@ -132,17 +132,10 @@ class Search:
         return True
 
     def _refuse(self) -> None:
-        self._check_data()
+        check_data(self.problem.data)
         if not self.rows_per_iteration or self.rows_per_iteration[0] == self.problem.num_rows:
             raise ValueError("the loss is not finite at the start; pass another init, or scale columns to about 1")
         self.reason = "the loss overflowed after an update"
-
-    def _check_data(self) -> None:
-        for path, leaf in jax.tree.leaves_with_path(self.problem.data):
-            good = np.isfinite(leaf).reshape(len(leaf), -1).all(axis=1)
-            if not good.all():
-                name, row = jax.tree_util.keystr(path).lstrip(".") or "the data", int(np.argmin(good))
-                raise ValueError(f"{name} holds NaN or infinity, first in row {row}; drop or fill such rows first")
 
 
 def _add(parts: Iterable[Sums]) -> Sums:

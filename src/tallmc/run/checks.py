@@ -22,12 +22,12 @@ def check_counts(num_samples: int, num_warmup: int, num_chains: int) -> None:
             raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
 
 
-def check_data(posterior: Posterior) -> None:
+def check_data(data: PyTree) -> None:
     """Every number in the data is finite."""
-    for path, leaf in jax.tree.leaves_with_path(posterior.data):
+    for path, leaf in jax.tree.leaves_with_path(data):
         if jnp.issubdtype(leaf.dtype, jnp.inexact) and not _all_finite(leaf):
             row = int(np.argmin(np.isfinite(np.asarray(leaf)).reshape(len(leaf), -1).all(axis=1)))
-            name = jax.tree_util.keystr(path) or "the data"
+            name = jax.tree_util.keystr(path).lstrip(".") or "the data"
             raise ValueError(f"{name} holds NaN or infinity, first in row {row}; drop or fill such rows first")
 
 

@@ -73,7 +73,7 @@ def sample(
     if not isinstance(posterior, Posterior):
         raise ValueError(f"posterior must be a tm.Posterior, not {type(posterior).__name__}")
     checks.check_counts(num_samples, num_warmup, num_chains)
-    checks.check_data(posterior)
+    checks.check_data(posterior.data)
     mode_rows = 0
     if init is None:
         init, mode_rows = _find_mode(posterior, progress=progress)
