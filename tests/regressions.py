@@ -1,6 +1,7 @@
 """Regressions with known makings, for the tests of the optimiser."""
 
 import numpy as np
+import scipy.optimize
 
 import tallmc as tm
 
@@ -35,3 +36,11 @@ PROBLEMS = {
 def problem(name, dtype=np.float64, **options):
     X = features()
     return PROBLEMS[name](X.astype(dtype), targets(name, X).astype(dtype), **options)
+
+
+def scipy_optimum(ours):
+    def loss(position):
+        sums = ours.sums(position, ours.data, curvature=False) + ours.prior(position)
+        return sums.loss, -sums.score
+
+    return scipy.optimize.minimize(loss, np.zeros(ours.dimension), jac=True, method="BFGS", options={"gtol": 1e-6}).x

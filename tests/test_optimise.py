@@ -16,7 +16,7 @@ import tallmc as tm
 from tallmc.optimise import contract
 from tallmc.optimise.progress import progress_line
 from tallmc.optimise.regressions import Table
-from tests.regressions import NUM_COLUMNS, NUM_ROWS, PROBLEMS, features, problem, targets
+from tests.regressions import NUM_COLUMNS, NUM_ROWS, PROBLEMS, features, problem, scipy_optimum, targets
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -77,14 +77,6 @@ def test_blocks_equal_the_recursion_of_the_paper():
     np.testing.assert_allclose(np.linalg.inv(curvature), inverse, rtol=1e-9, atol=1e-12)
     total = sum(ours.unexplained(position, block, step) for block in blocks)
     np.testing.assert_allclose(total, unexplained, rtol=1e-10)
-
-
-def scipy_optimum(ours):
-    def loss(position):
-        sums = ours.sums(position, ours.data, curvature=False) + ours.prior(position)
-        return sums.loss, -sums.score
-
-    return scipy.optimize.minimize(loss, np.zeros(ours.dimension), jac=True, method="BFGS", options={"gtol": 1e-6}).x
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tallmc as tm
-from tests.regressions import NUM_ROWS, features, targets
+from tests.regressions import NUM_ROWS, features, scipy_optimum, targets
 
 
 class TestDegenerate:
