@@ -27,6 +27,13 @@ RULES = {
     "mint": lambda: tm.Mint(batch_size=100, exponent=0.3),
 }
 
+# Rules whose chance to accept depends on more than the log ratio; exact all the same.
+SUBSAMPLING_RULES = {
+    "tuna_mh": lambda: tm.TunaMH(chi=1e-2, batch_size=8),
+    "tuna_mh_few_rows": lambda: tm.TunaMH(chi=0.0, batch_size=32),
+    "mhss": lambda: tm.MHSS(batch_size=8),
+}
+
 # For laws that are slow: every class once, at its least ordinary settings.
 ONE_OF_EACH = (
     "exact",
@@ -43,6 +50,7 @@ PROPOSALS = {
     "random_walk": lambda: tm.RandomWalk(0.5),
     "random_walk_per_coordinate": lambda: tm.RandomWalk(np.array([0.5, 0.1])),
     "random_walk_cholesky": lambda: tm.RandomWalk(np.array([[0.5, 0.0], [0.3, 0.1]])),
+    "crank_nicolson": lambda: tm.CrankNicolson(np.array([0.2, 0.0]), np.array([[0.5, 0.0], [0.3, 0.4]]), 0.6),
 }
 
 FEEDS = {"in_memory": tm.InMemoryFeed, "indexed": tm.IndexedFeed}

@@ -4,6 +4,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from tallmc import design, models, optimise, schedule
 from tallmc.acceptance import (
+    MHSS,
     AustereMH,
     AustereMHPerStep,
     CorrectionLaw,
@@ -13,17 +14,19 @@ from tallmc.acceptance import (
     MHSubLhd,
     Mint,
     RidgeCorrection,
+    TunaMH,
     correction_law,
     ridge_correction,
 )
-from tallmc.bounds import Bounds, Lipschitz
+from tallmc.bounds import Bounds, DerivativeBounds, Lipschitz, RowBounds
+from tallmc.control_variates import Taylor
 from tallmc.diagnostics.normality import NormalityReport, check_normality
-from tallmc.feed import Feed, IndexedFeed, InMemoryFeed, Window
+from tallmc.feed import Feed, IndexedFeed, InMemoryFeed, WeightedFeed, Window
 from tallmc.kernel import AcceptanceRule, Guarantee, Info, Kernel, Move, Proposal, Question, Verdict
 from tallmc.metropolis import MetropolisHastings
 from tallmc.normality import NormalityWarning
 from tallmc.posterior import Posterior
-from tallmc.proposals import RandomWalk
+from tallmc.proposals import MALA, CrankNicolson, RandomWalk
 from tallmc.run import ChainByChain, Driver, Run, Together, sample
 
 try:
@@ -32,12 +35,16 @@ except PackageNotFoundError:  # a source tree that was not installed
     __version__ = "0+unknown"
 
 __all__ = [
+    "MALA",
+    "MHSS",
     "AcceptanceRule",
     "AustereMH",
     "AustereMHPerStep",
     "Bounds",
     "ChainByChain",
     "CorrectionLaw",
+    "CrankNicolson",
+    "DerivativeBounds",
     "Driver",
     "Exact",
     "ExactBarker",
@@ -60,9 +67,13 @@ __all__ = [
     "Question",
     "RandomWalk",
     "RidgeCorrection",
+    "RowBounds",
     "Run",
+    "Taylor",
     "Together",
+    "TunaMH",
     "Verdict",
+    "WeightedFeed",
     "Window",
     "check_normality",
     "correction_law",

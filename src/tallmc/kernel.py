@@ -17,6 +17,7 @@ from jaxtyping import Array, ArrayLike, Bool, Int, PyTree, Real
 from tallmc.feed import Window
 from tallmc.normality import skewness_warning
 from tallmc.posterior import Posterior
+from tallmc.tuning import TowardsAcceptance, Tuning
 
 State = TypeVar("State")
 Evidence = TypeVar("Evidence")
@@ -41,9 +42,13 @@ class Proposal(eqx.Module):
         del step_size
         return self
 
-    def check(self, position: PyTree) -> None:
-        """Raises `ValueError` if this proposal cannot move such a position."""
-        del position
+    def tuning(self, target_acceptance: float) -> Tuning:
+        """How warm-up finds that factor, given the share of accepted steps at which a random walk explores fastest."""
+        return TowardsAcceptance(target_acceptance)
+
+    def check(self, position: PyTree, posterior: Posterior) -> None:
+        """Raises `ValueError` if this proposal cannot move such a position of such a posterior."""
+        del position, posterior
 
 
 class Guarantee(enum.Enum):
@@ -90,6 +95,8 @@ class AcceptanceRule(eqx.Module, Generic[Evidence]):
     """Share of accepted proposals at which a random walk explores fastest under this rule."""
     trusts_normality: ClassVar[bool] = False
     """Whether the rule takes the mean log ratio of a few rows for normal."""
+    wants_weighted_rows: ClassVar[bool] = False
+    """Whether rows must come in proportion to the constants of `posterior.bounds`, as from a `WeightedFeed`."""
 
     batch_size: eqx.AbstractVar[int]
     """Rows in a window."""
@@ -98,9 +105,27 @@ class AcceptanceRule(eqx.Module, Generic[Evidence]):
     def init(self, key: Array, question: Question, posterior: Posterior) -> Evidence:
         """Starts a test."""
 
+    @property
+    def expansion_order(self) -> int | None:
+        """Order of the Taylor expansion that the rule cannot do without; None if it can."""
+        return None
+
+    def every_row(self, evidence: Evidence) -> Bool[Array, ""] | None:
+        """For rules that want weighted rows: whether this test wants every row once instead."""
+        del evidence
+        return None
+
+    def wanted(self, evidence: Evidence, window: Window) -> Window:
+        """What the rule wants of a window: its first rows, or all of it."""
+        del evidence
+        return window
+
     @abc.abstractmethod
     def observe(self, evidence: Evidence, log_ratios: Real[Array, " rows"], window: Window) -> Evidence:
-        """Adds one window: `log_ratios[i]` is row i's log likelihood ratio, zero where the window is padding."""
+        """Adds one window: `log_ratios[i]` is row i's log likelihood ratio, zero where the window is padding.
+
+        Ratios of rows that were drawn by weight are scaled so that their expected mean is the mean over all rows.
+        """
 
     @abc.abstractmethod
     def verdict(self, evidence: Evidence) -> Verdict:
@@ -174,6 +199,16 @@ class Kernel(eqx.Module, Generic[State]):
     def batch_size(self) -> int:
         """Rows in the windows that `observe` wants."""
 
+    @property
+    def wants_weighted_rows(self) -> bool:
+        """Whether rows must come in proportion to the constants of `posterior.bounds`."""
+        return False
+
+    @property
+    def expansion_order(self) -> int | None:
+        """Order of the Taylor expansion that the kernel cannot do without; None if it can."""
+        return None
+
     @abc.abstractmethod
     def init(self, key: Array, position: PyTree, posterior: Posterior) -> State:
         """The state before the first round."""
@@ -183,17 +218,22 @@ class Kernel(eqx.Module, Generic[State]):
         """One round: weighs a window. Returns the state and whether this is enough to conclude."""
 
     @abc.abstractmethod
-    def conclude(self, key: Array, state: State, posterior: Posterior, time: Int[Array, ""]) -> tuple[State, Info]:
-        """Ends a transition, of which there are then `time`: moves or stays, and makes the next proposal."""
+    def conclude(
+        self, key: Array, state: State, posterior: Posterior, time: Int[Array, ""], gain: Real[Array, ""]
+    ) -> tuple[State, Info]:
+        """Ends a transition, of which there are then `time`: moves or stays, tunes, and makes the next proposal.
+
+        `gain` says how strongly to tune; it falls during warm-up and is zero after it.
+        """
+
+    def every_row(self, state: State) -> Bool[Array, ""] | None:
+        """With weighted rows: whether the test that has just begun wants every row once instead; None if never."""
+        del state
+        return None
 
     @abc.abstractmethod
     def position(self, state: State) -> PyTree:
         """Where the chain is."""
-
-    def adapt(self, state: State, info: Info, gain: Real[Array, ""]) -> State:
-        """Tunes the kernel after a transition; `gain` falls during the warm-up and is zero after it."""
-        del info, gain
-        return state
 
     def decisive_rows(self, num_rows: int) -> int:
         """Rows that a decision rests on at least."""
@@ -201,7 +241,7 @@ class Kernel(eqx.Module, Generic[State]):
         return self.batch_size
 
     def step_size(self, state: State) -> Real[Array, ""] | None:
-        """What `adapt` has made of the step size, as a factor; None if nothing is tuned."""
+        """What tuning has made of the step size, as a factor; None if nothing is tuned."""
         del state
         return None
 

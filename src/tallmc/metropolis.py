@@ -10,6 +10,7 @@ from tallmc.arithmetic import ordered_sum
 from tallmc.feed import Window
 from tallmc.kernel import AcceptanceRule, Info, Kernel, Proposal, Question
 from tallmc.posterior import Posterior
+from tallmc.tuning import Tuning
 
 
 class MetropolisState(eqx.Module):
@@ -21,7 +22,7 @@ class MetropolisState(eqx.Module):
     evidence: PyTree
     finite: Bool[Array, ""]
     rows: Int[Array, ""]
-    step_size: Real[Array, ""]
+    tuned: PyTree
 
 
 class MetropolisHastings(Kernel[MetropolisState]):
@@ -53,21 +54,34 @@ class MetropolisHastings(Kernel[MetropolisState]):
         """The rule's."""
         return self.rule.batch_size
 
+    @property
+    def wants_weighted_rows(self) -> bool:
+        """Whether the rule does."""
+        return self.rule.wants_weighted_rows
+
+    @property
+    def expansion_order(self) -> int | None:
+        """The rule's."""
+        return self.rule.expansion_order
+
     def decisive_rows(self, num_rows: int) -> int:
         """The rule's."""
         return self.rule.decisive_rows(num_rows)
 
     def init(self, key: Array, position: PyTree, posterior: Posterior) -> MetropolisState:
         """Draws the first proposal."""
-        return self._begin(key, position, jnp.ones((), jnp.result_type(float)), posterior, jnp.int32(0))
+        return self._begin(key, position, self._tuning.init(), posterior, jnp.int32(0))
 
     def observe(
         self, state: MetropolisState, posterior: Posterior, window: Window
     ) -> tuple[MetropolisState, Bool[Array, ""]]:
         """Hands each row's log ratio to the rule."""
+        window = self.rule.wanted(state.evidence, window)
         log_ratios = posterior.log_ratios(state.position, state.proposed, window.rows)
         # Evidence is gathered in the finest precision that is on, whatever the likelihood was written in.
         log_ratios = jnp.where(window.valid, log_ratios, 0).astype(jnp.result_type(float))
+        if window.scale is not None:
+            log_ratios = log_ratios * window.scale.astype(log_ratios.dtype)
         finite = jnp.isfinite(ordered_sum(log_ratios))  # a sum is finite only if all its terms are
         evidence = self.rule.observe(state.evidence, log_ratios, window)
         state = eqx.tree_at(
@@ -76,28 +90,27 @@ class MetropolisHastings(Kernel[MetropolisState]):
         return state, self.rule.verdict(evidence).done | ~finite | ~state.possible
 
     def conclude(
-        self, key: Array, state: MetropolisState, posterior: Posterior, time: Int[Array, ""]
+        self, key: Array, state: MetropolisState, posterior: Posterior, time: Int[Array, ""], gain: Real[Array, ""]
     ) -> tuple[MetropolisState, Info]:
-        """Moves if the rule says so and every log ratio was finite; then begins the next test."""
+        """Moves if the rule says so and every log ratio was finite; then tunes and begins the next test."""
         accepted = self.rule.verdict(state.evidence).accept & state.finite & state.possible
         nonfinite = ~state.finite & state.possible
         info = Info(accepted, state.rows, nonfinite, self.rule.stats(state.evidence))
         position = jax.tree.map(lambda new, old: jnp.where(accepted, new, old), state.proposed, state.position)
-        return self._begin(key, position, state.step_size, posterior, time), info
+        tuned = self._tuning.update(state.tuned, accepted, state.rows, gain)
+        return self._begin(key, position, tuned, posterior, time), info
+
+    def every_row(self, state: MetropolisState) -> Bool[Array, ""] | None:
+        """Asks the rule."""
+        return self.rule.every_row(state.evidence)
 
     def position(self, state: MetropolisState) -> PyTree:
         """Where the chain is."""
         return state.position
 
-    def adapt(self, state: MetropolisState, info: Info, gain: Real[Array, ""]) -> MetropolisState:
-        """Robbins-Monro on the logarithm of the step size, towards the rule's best acceptance rate."""
-        surprise = info.accepted.astype(gain.dtype) - self.rule.target_acceptance
-        step_size = state.step_size * jnp.exp(gain * surprise).astype(state.step_size.dtype)
-        return eqx.tree_at(lambda s: s.step_size, state, step_size)
-
     def step_size(self, state: MetropolisState) -> Real[Array, ""]:
         """The factor warm-up found for the proposal's steps."""
-        return state.step_size
+        return self._tuning.factor(state.tuned)
 
     def notes(self, stats: dict[str, np.ndarray], posterior: Posterior) -> list[str]:
         """The rule's."""
@@ -109,17 +122,21 @@ class MetropolisHastings(Kernel[MetropolisState]):
 
     def check(self, position: PyTree, posterior: Posterior) -> None:
         """Asks the proposal and the rule."""
-        self.proposal.check(position)
+        self.proposal.check(position, posterior)
         self.rule.check(posterior)
 
+    @property
+    def _tuning(self) -> Tuning:
+        return self.proposal.tuning(self.rule.target_acceptance)
+
     def _begin(
-        self, key: Array, position: PyTree, step_size: Array, posterior: Posterior, time: Int[Array, ""]
+        self, key: Array, position: PyTree, tuned: PyTree, posterior: Posterior, time: Int[Array, ""]
     ) -> MetropolisState:
         key_proposal, key_rule = jax.random.split(key)
-        move = self.proposal.rescaled(step_size).propose(key_proposal, position, posterior)
-        offset = posterior.log_prior(move.position) - posterior.log_prior(position) + move.log_ratio
-        offset = jnp.asarray(offset, jnp.result_type(float))
+        move = self.proposal.rescaled(self._tuning.factor(tuned)).propose(key_proposal, position, posterior)
+        finest = jnp.result_type(float)
+        offset = posterior.offset(position, move.position).astype(finest) + move.log_ratio.astype(finest)
         possible = jnp.isfinite(offset)
         question = Question(position, move.position, jnp.where(possible, offset, 0), time)
         evidence = self.rule.init(key_rule, question, posterior)
-        return MetropolisState(position, move.position, possible, evidence, jnp.bool_(True), jnp.int32(0), step_size)
+        return MetropolisState(position, move.position, possible, evidence, jnp.bool_(True), jnp.int32(0), tuned)

@@ -7,9 +7,12 @@ from tallmc.acceptance.exact import Exact
 from tallmc.acceptance.exact_barker import ExactBarker
 from tallmc.acceptance.mh_minibatch import MHMinibatch
 from tallmc.acceptance.mh_sub_lhd import MHSubLhd
+from tallmc.acceptance.mhss import MHSS
 from tallmc.acceptance.mint import Mint
+from tallmc.acceptance.tuna_mh import TunaMH
 
 __all__ = [
+    "MHSS",
     "AustereMH",
     "AustereMHPerStep",
     "CorrectionLaw",
@@ -19,6 +22,7 @@ __all__ = [
     "MHSubLhd",
     "Mint",
     "RidgeCorrection",
+    "TunaMH",
     "correction_law",
     "ridge_correction",
 ]

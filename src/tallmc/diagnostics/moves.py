@@ -47,8 +47,7 @@ def moves_of(run: "Run", num_moves: int = 100, rng_key: int | Array = 0) -> Move
 
     def propose(key, position, step):
         move = kernel.proposal.rescaled(step).propose(key, position, posterior)
-        change = jnp.asarray(posterior.log_prior(move.position)) - posterior.log_prior(position)
-        return move.position, change + move.log_ratio
+        return move.position, posterior.offset(position, move.position) + move.log_ratio
 
     proposed, offset = jax.vmap(propose)(jax.random.split(as_key(rng_key), len(which)), position, steps)
     # What the prior rules out is rejected without a look at the data.

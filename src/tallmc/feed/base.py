@@ -4,7 +4,7 @@ import abc
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Int, PyTree
+from jaxtyping import Array, Bool, Int, PyTree, Real
 
 
 class Window(eqx.Module):
@@ -14,11 +14,14 @@ class Window(eqx.Module):
         rows: Pytree of arrays with the window's rows along the first axis.
         count: Rows that count; the others are padding.
         size: Rows in all.
+        scale: For rows drawn by weight, what to multiply each row's log ratio by so that the expected mean is the mean
+            over all rows; None if it is 1 for all.
     """
 
     rows: PyTree
     count: Int[Array, ""]
     size: int = eqx.field(static=True)
+    scale: Real[Array, " size"] | None = None
 
     @property
     def valid(self) -> Bool[Array, " size"]:
@@ -41,8 +44,11 @@ class Feed(eqx.Module):
         """Lays out the data the way `read` wants it; `seed` decides any shuffle."""
 
     @abc.abstractmethod
-    def start(self, key: Array) -> PyTree:
-        """The cursor of a new test: an independent random subset and order."""
+    def start(self, key: Array, every_row: Bool[Array, ""] | None = None) -> PyTree:
+        """The cursor of a new test: an independent random subset and order.
+
+        `every_row` matters only to feeds that draw rows by weight: whether this test wants every row once instead.
+        """
 
     @abc.abstractmethod
     def advance(self, cursor: PyTree) -> PyTree:

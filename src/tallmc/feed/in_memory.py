@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, PyTree
+from jaxtyping import Array, Bool, Int, PyTree
 
 from tallmc.feed.base import Feed, Window, check_sizes
 
@@ -47,8 +47,9 @@ class InMemoryFeed(Feed):
         order = np.concatenate([order, order[: self.batch_size - 1]])
         return jax.tree.map(lambda leaf: jnp.asarray(leaf[order]), data)
 
-    def start(self, key: Array) -> _Cursor:
+    def start(self, key: Array, every_row: Bool[Array, ""] | None = None) -> _Cursor:
         """Cuts the ring at a random row and picks a random first window and stride."""
+        del every_row
         bits = jax.random.bits(key, (3,), jnp.uint32)
         # The remainder favours small numbers by a relative num_rows / 2^32: far below the noise of any test.
         offset, index, which = (

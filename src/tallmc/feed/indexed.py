@@ -3,7 +3,7 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int, PyTree, UInt32
+from jaxtyping import Array, Bool, Int, PyTree, UInt32
 
 from tallmc.feed.base import Feed, Window, check_sizes
 
@@ -38,8 +38,9 @@ class IndexedFeed(Feed):
         del seed
         return jax.tree.map(jnp.asarray, data)
 
-    def start(self, key: Array) -> _Cursor:
+    def start(self, key: Array, every_row: Bool[Array, ""] | None = None) -> _Cursor:
         """Draws the keys of a fresh permutation."""
+        del every_row
         return _Cursor(jnp.int32(0), jax.random.bits(key, (_ROUNDS,), jnp.uint32))
 
     def advance(self, cursor: _Cursor) -> _Cursor:

@@ -43,6 +43,19 @@ def check_binary(y: Array | np.ndarray) -> None:
         raise ValueError("y must hold only 0 and 1; recode it first, such as y = (labels == positive_label)")
 
 
+def positive_number(name: str, value: Numbers) -> Real[Array, ""]:
+    """The value as an array without axes, or `ValueError`.
+
+    Example:
+        >>> float(positive_number("noise_sd", 2))
+        2.0
+    """
+    number = jnp.asarray(value, jnp.result_type(float))
+    if number.shape != () or not (0 < float(number) < np.inf):
+        raise ValueError(f"{name} must be one positive, finite number for all rows, got {value}")
+    return number
+
+
 class NormalPrior(eqx.Module):
     """A centred normal prior, up to a constant.
 

@@ -1,7 +1,6 @@
 """The mode of any posterior, by Newton steps on as many rows as each needs."""
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -11,13 +10,12 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, PyTree
 
+from tallmc.derivatives import likelihood_sums, padded_blocks
 from tallmc.optimise.contract import Problem, Sums
 from tallmc.optimise.irls import irls, renamed
 from tallmc.optimise.result import OptimiseResult
 from tallmc.posterior import Posterior
 from tallmc.run import checks
-
-_BLOCK = 1024  # rows that a compiled function takes at a time
 
 
 class NegativeLogDensity(Problem):
@@ -40,19 +38,15 @@ class NegativeLogDensity(Problem):
 
     def sums(self, position: np.ndarray, rows: PyTree, *, curvature: bool) -> Sums:
         """Loss, gradient and Hessian; each compiled block in the position's precision, their sum in float64."""
-        flat = jnp.asarray(position, self.dtype)
-        function = _with_hessian if curvature else _with_gradient
-        parts = [function(self.model, self.unravel, flat, block, valid) for block, valid in _padded(rows)]
-        sums = [
-            np.sum([np.asarray(part, np.float64) for part in column], axis=0) for column in zip(*parts, strict=True)
-        ]
+        flat, beta = jnp.asarray(position, self.dtype), 1 / float(self.model.temperature)
+        value, slope, hessian = likelihood_sums(self.model, self.unravel, flat, rows, curvature=curvature)
         count = len(jax.tree.leaves(rows)[0])
-        return Sums(count, float(sums[0]), -sums[1], sums[2] if curvature else None)
+        return Sums(count, -beta * value, beta * slope, None if hessian is None else -beta * hessian)
 
     def influences(self, position: np.ndarray, rows: PyTree, along: np.ndarray, step: np.ndarray) -> np.ndarray:
         """By directional derivatives, which cost about as much as the likelihood itself."""
         flat, ahead, moved = (jnp.asarray(vector, self.dtype) for vector in (position, along, step))
-        parts = [_influences(self.model, self.unravel, flat, ahead, moved, block) for block, _ in _padded(rows)]
+        parts = [_influences(self.model, self.unravel, flat, ahead, moved, block) for block, _ in padded_blocks(rows)]
         return np.concatenate([np.asarray(part) for part in parts])[: len(jax.tree.leaves(rows)[0])]
 
     def prior(self, position: np.ndarray) -> Sums:
@@ -107,38 +101,6 @@ def _default_start(posterior: Posterior) -> Array:
     if len(matrices) != 1:
         raise ValueError("init is missing; pass a position to start from, such as init=jnp.zeros(num_coordinates)")
     return jnp.zeros(matrices[0].shape[1])
-
-
-def _padded(rows: PyTree) -> Iterator[tuple[PyTree, Array]]:
-    """Blocks of one size, so that only one function is compiled; what fills up the last is marked."""
-    count = len(jax.tree.leaves(rows)[0])
-    for start in range(0, count, _BLOCK):
-        indices = np.minimum(np.arange(start, start + _BLOCK), count - 1)
-        whole = start + _BLOCK <= count
-        take = slice(start, start + _BLOCK) if whole else indices
-        yield (
-            jax.tree.map(lambda leaf, take=take: leaf[take], rows),
-            jnp.asarray(np.arange(start, start + _BLOCK) < count),
-        )
-
-
-def _loss(model: Posterior, unravel: Callable, flat: Array, rows: PyTree, valid: Array) -> Array:
-    values = model.log_likelihoods(unravel(flat), rows)
-    return -jnp.sum(jnp.where(valid, values, 0)) / model.temperature.astype(values.dtype)
-
-
-@eqx.filter_jit
-def _with_gradient(model: Posterior, unravel: Callable, flat: Array, rows: PyTree, valid: Array) -> tuple:
-    with jax.default_matmul_precision("highest"):
-        return jax.value_and_grad(partial(_loss, model, unravel))(flat, rows, valid)
-
-
-@eqx.filter_jit
-def _with_hessian(model: Posterior, unravel: Callable, flat: Array, rows: PyTree, valid: Array) -> tuple:
-    with jax.default_matmul_precision("highest"):
-        loss = partial(_loss, model, unravel)
-        value, slope = jax.value_and_grad(loss)(flat, rows, valid)
-        return value, slope, jax.hessian(loss)(flat, rows, valid)
 
 
 @eqx.filter_jit

@@ -1,5 +1,7 @@
-"""Proposals, one a file."""
+"""Where to go next: one file a proposal. Proposals know nothing of acceptance rules."""
 
+from tallmc.proposals.crank_nicolson import CrankNicolson
+from tallmc.proposals.mala import MALA
 from tallmc.proposals.random_walk import RandomWalk
 
-__all__ = ["RandomWalk"]
+__all__ = ["MALA", "CrankNicolson", "RandomWalk"]

@@ -12,6 +12,7 @@ from jaxtyping import Array, PyTree, Real
 from tallmc.arithmetic import rounded
 from tallmc.kernel import Move, Proposal
 from tallmc.posterior import Posterior
+from tallmc.proposals.factors import check_factor
 
 
 class RandomWalk(Proposal):
@@ -50,8 +51,9 @@ class RandomWalk(Proposal):
         """Steps `step_size` times as long."""
         return eqx.tree_at(lambda walk: walk.scale, self, self.scale * step_size)
 
-    def check(self, position: PyTree) -> None:
+    def check(self, position: PyTree, posterior: Posterior) -> None:
         """The scale must fit the number of coordinates."""
+        del posterior
         size = ravel_pytree(position)[0].size
         if self.scale.ndim and self.scale.shape[-1] != size:
             raise ValueError(
@@ -65,12 +67,7 @@ def _check_scale(scale: np.ndarray) -> None:
         raise ValueError("RandomWalk's scale must be finite")
     if scale.ndim < 2 and not np.all(scale > 0):
         raise ValueError(f"RandomWalk's scale is a standard deviation and must be positive, got {scale}")
-    if scale.ndim == 2 and not (
-        scale.shape[0] == scale.shape[1] and np.all(np.triu(scale, 1) == 0) and np.all(np.diag(scale) > 0)
-    ):
-        raise ValueError(
-            "a matrix scale must be a lower Cholesky factor with a positive diagonal: "
-            "pass numpy.linalg.cholesky(covariance)"
-        )
+    if scale.ndim == 2:
+        check_factor("a matrix scale", scale)
     if scale.ndim > 2:
         raise ValueError(f"RandomWalk's scale must be a number, a vector or a matrix, got {scale.ndim} axes")

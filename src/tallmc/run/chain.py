@@ -48,7 +48,7 @@ def start_chain(problem: Problem, key: Array, position: PyTree) -> Chain:
     """A chain before its first round. Transition t draws only from `fold_in(key, t)`, however it is scheduled."""
     key_kernel, key_feed = _transition_keys(key, jnp.int32(0))
     state = problem.kernel.init(key_kernel, position, problem.posterior)
-    return Chain(key, jnp.int32(0), problem.feed.start(key_feed), state)
+    return Chain(key, jnp.int32(0), problem.feed.start(key_feed, problem.kernel.every_row(state)), state)
 
 
 @_at_full_precision
@@ -64,10 +64,11 @@ def conclude_transition(problem: Problem, chain: Chain) -> tuple[Chain, Draw]:
     """Acts on a decided test: the draw it gives, and the chain at the start of the next test."""
     kernel, posterior, feed, num_warmup = problem
     key_kernel, key_feed = _transition_keys(chain.key, chain.finished + 1)
-    state, info = kernel.conclude(key_kernel, chain.state, posterior, chain.finished + 1)
-    state = kernel.adapt(state, info, _gain(chain.finished, num_warmup))
+    gain = _gain(chain.finished, num_warmup)
+    state, info = kernel.conclude(key_kernel, chain.state, posterior, chain.finished + 1, gain)
     stats = {"accepted": info.accepted, "rows": info.rows, "nonfinite": info.nonfinite, **info.stats}
-    return Chain(chain.key, chain.finished + 1, feed.start(key_feed), state), Draw(kernel.position(state), stats)
+    cursor = feed.start(key_feed, kernel.every_row(state))
+    return Chain(chain.key, chain.finished + 1, cursor, state), Draw(kernel.position(state), stats)
 
 
 def draw_like(problem: Problem, chain: Chain) -> Draw:

@@ -109,9 +109,13 @@ def check_start(posterior: Posterior, positions: PyTree) -> tuple[float, int]:
     return float(np.sqrt(np.mean(np.square(values, dtype=float)))), values.size
 
 
-def check_kernel(kernel: Kernel, positions: PyTree, posterior: Posterior) -> None:
-    """The kernel can move such positions."""
+def check_is_kernel(kernel: object) -> None:
+    """It is one."""
     if not isinstance(kernel, Kernel):
         name = type(kernel).__name__
         raise ValueError(f"kernel must be a Kernel such as tm.MetropolisHastings(proposal, rule), not {name}")
+
+
+def check_kernel(kernel: Kernel, positions: PyTree, posterior: Posterior) -> None:
+    """The kernel can move such positions."""
     kernel.check(jax.tree.map(lambda leaf: leaf[0], positions), posterior)

@@ -11,8 +11,9 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from tallmc.acceptance import MHMinibatch
+from tallmc.control_variates import Taylor
 from tallmc.diagnostics.precision import check_precision
-from tallmc.feed import Feed, InMemoryFeed
+from tallmc.feed import Feed
 from tallmc.kernel import Kernel
 from tallmc.keys import as_key
 from tallmc.metropolis import MetropolisHastings
@@ -25,6 +26,7 @@ from tallmc.run.drivers import Driver, pick_driver
 from tallmc.run.progress import is_watched, progress_bar, stop_on_interrupt
 from tallmc.run.records import Draw, Layout
 from tallmc.run.result import Run
+from tallmc.run.start import find_start, make_feed
 
 _SECONDS_PER_BLOCK = 0.3
 _FIRST_BLOCK = 16
@@ -39,9 +41,10 @@ def sample(
     num_warmup: int = 1000,
     num_chains: int = 4,
     rng_key: int | Array = 0,
+    control_variate: Taylor | None = None,
     progress: bool = True,
     driver: Driver | None = None,
-    feed: type[Feed] = InMemoryFeed,
+    feed: type[Feed] | None = None,
 ) -> Run:
     """Draws from a posterior.
 
@@ -54,9 +57,10 @@ def sample(
         num_warmup: Draws before those, during which the kernel tunes its step size. 0 tunes nothing.
         num_chains: Independent chains.
         rng_key: Int or JAX key. The same key gives the same chains, however they are scheduled.
+        control_variate: `tm.Taylor()` makes rows say less; see there. `tm.MHSS` makes its own if none is given.
         progress: Whether to show a progress bar, if output is a terminal.
         driver: How chains are scheduled; picked by device if left out.
-        feed: How rows are drawn; contiguous windows of shuffled data if left out.
+        feed: How rows are drawn; contiguous windows of shuffled data if left out, or by weight if the rule wants that.
 
     Returns:
         The draws and what they cost. Ctrl-C ends the run early and returns what there is.
@@ -74,23 +78,24 @@ def sample(
         raise ValueError(f"posterior must be a tm.Posterior, not {type(posterior).__name__}")
     checks.check_counts(num_samples, num_warmup, num_chains)
     checks.check_data(posterior.data)
-    mode_rows = 0
-    if init is None:
-        init, mode_rows = _find_mode(posterior, progress=progress)
-    positions = checks.one_position_per_chain(posterior, init, num_chains)
+    if driver is not None and not isinstance(driver, Driver):
+        raise ValueError("driver must be a Driver such as tm.ChainByChain() or tm.Together()")
     if kernel is None:
         kernel = MetropolisHastings(RandomWalk(0.1), MHMinibatch())
         print("tallmc: no kernel given; using MetropolisHastings(RandomWalk(0.1), MHMinibatch()), tuned in warm-up")
+    checks.check_is_kernel(kernel)
+    start = find_start(posterior, kernel, init, control_variate, num_chains, progress=progress)
+    posterior, positions = start.posterior, start.positions
     checks.check_kernel(kernel, positions, posterior)
-    if driver is not None and not isinstance(driver, Driver):
-        raise ValueError("driver must be a Driver such as tm.ChainByChain() or tm.Together()")
-    typical, setup_rows = checks.check_start(posterior, positions)
+    typical, start_rows = checks.check_start(posterior, positions)
+    setup_rows = start.rows_read + start_rows
     first = jax.tree.map(lambda leaf: leaf[0], positions)
     check_precision(posterior, kernel, first, typical)
 
     key_shuffle, key_chains = jax.random.split(as_key(rng_key))
     shuffle_seed = int(jax.random.bits(key_shuffle))
-    rows = feed(posterior.num_rows, kernel.batch_size)  # pyright: ignore[reportCallIssue]
+    rows, feed_rows = make_feed(feed, posterior, kernel)
+    setup_rows += feed_rows
     arranged = eqx.tree_at(lambda p: p.data, posterior, rows.arrange(posterior.data, shuffle_seed))
     problem = Problem(kernel, arranged, rows, jnp.int32(num_warmup))
     chains = _start_chains(problem, jax.random.split(key_chains, num_chains), positions)
@@ -101,7 +106,7 @@ def sample(
         kernel=kernel,
         posterior=posterior,
         step_size=_step_size(kernel, chains),
-        setup_rows=setup_rows + mode_rows,
+        setup_rows=setup_rows,
         shuffle_seed=shuffle_seed,
         seconds=seconds,
         interrupted=draws.stats["rows"].shape[1] < num_samples,
@@ -109,16 +114,6 @@ def sample(
     for warning in kernel.warnings(run.stats):
         warnings.warn(warning, NormalityWarning, stacklevel=2)
     return run
-
-
-def _find_mode(posterior: Posterior, *, progress: bool) -> tuple[PyTree, int]:
-    """A mode of the posterior, and the rows that it took to find it."""
-    from tallmc.optimise import mode  # which needs this package's checks
-
-    found = mode(posterior, progress=progress)
-    place = "the mode" if found.converged else "the best position that the search for a mode came to"
-    print(f"tallmc: no init given; starting at {place}, found in {found.rows_read:,} rows")
-    return found.position, found.rows_read
 
 
 @eqx.filter_jit

@@ -1,0 +1,61 @@
+"""Linear regression: a number for each row, its linear predictor plus normal noise of a known size."""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Real
+
+from tallmc.linear_predictor import Link
+from tallmc.models.columns import Numbers, positive_number
+from tallmc.models.regression import regression, regression_columns
+from tallmc.posterior import Posterior
+
+
+class NormalLink(Link):
+    """`-(y - z)^2 / (2 noise_sd^2)`.
+
+    Args:
+        noise_sd: Standard deviation of the noise. Changing it recompiles nothing.
+    """
+
+    noise_sd: Real[Array, ""]
+
+    def __call__(self, z: Real[Array, "*rows"], y: Real[Array, "*rows"]) -> Real[Array, "*rows"]:
+        """Log likelihood, up to a constant."""
+        return -(((y - z) / self.noise_sd.astype(z.dtype)) ** 2) / 2
+
+    def largest_derivative(self, order: int, y: Real[Array, "*rows"]) -> Real[Array, "*rows"] | None:
+        """A parabola: no bound on the slope, one curvature, and nothing after it."""
+        if order == 1:
+            return None
+        return jnp.full_like(y, 0 if order == 3 else self.noise_sd**-2)
+
+
+def linear_regression(
+    X: Numbers,
+    y: Numbers,
+    noise_sd: Numbers = 1.0,
+    prior_precision: Numbers = 1.0,
+    temperature: float | Array = 1.0,
+) -> Posterior:
+    """Bayesian linear regression with noise of known size; a position is one coefficient for each column of `X`.
+
+    Row i has log likelihood `-(y_i - z_i)^2 / (2 noise_sd^2)`, with `z_i` the inner product of its columns and the
+    coefficients. It is computed in the coefficients' precision, so float32 rows do for float64 chains. The posterior is
+    normal and known in closed form, which makes it a touchstone for samplers; `tm.Taylor()` leaves nothing of its rows.
+
+    Args:
+        X: One line a row. Add a column of ones for an intercept.
+        y: One number a row.
+        noise_sd: Standard deviation of the noise, in units of `y`.
+        prior_precision: Of the centred normal prior: one number, or one for each coefficient; 0 is flat.
+        temperature: Divides the log likelihood.
+
+    Returns:
+        The posterior of the coefficients.
+
+    Example:
+        >>> X = [[1.0, 0.2], [1.0, -1.3], [1.0, 0.7]]
+        >>> linear_regression(X, [0.9, -0.4, 1.6], noise_sd=0.5).num_rows
+        3
+    """
+    link = NormalLink(positive_number("noise_sd", noise_sd))
+    return regression(link, regression_columns(X, y), prior_precision, temperature)

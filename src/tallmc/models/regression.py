@@ -1,0 +1,35 @@
+"""What all regressions share: columns, outcomes, a normal prior on the coefficients, and bounds from the link."""
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from tallmc.bounds import LinearBounds
+from tallmc.linear_predictor import LinearPredictor, Link
+from tallmc.models.columns import NormalPrior, Numbers, float_column
+from tallmc.posterior import Posterior
+
+Columns = dict[str, Array | np.ndarray]
+
+
+def regression_columns(X: Numbers, y: Numbers) -> Columns:
+    """Float columns `x` and `y` of equal length."""
+    columns = {"x": float_column("X", X, 2), "y": float_column("y", y, 1)}
+    num_rows, num_columns = columns["x"].shape
+    if columns["y"].shape[0] != num_rows:
+        raise ValueError(f"X has {num_rows} rows but y has {columns['y'].shape[0]}; give each row of X one entry of y")
+    if num_columns == 0:
+        raise ValueError("X has no columns; add at least a column of ones for an intercept")
+    return columns
+
+
+def regression(link: Link, columns: Columns, prior_precision: Numbers, temperature: float | Array) -> Posterior:
+    """The posterior of one coefficient for each column."""
+    precision = jnp.asarray(prior_precision, jnp.result_type(float))
+    num_columns = columns["x"].shape[1]
+    if precision.shape not in ((), (num_columns,)):
+        raise ValueError(
+            f"prior_precision has shape {precision.shape}; pass one number, or {num_columns} of them, one a column of X"
+        )
+    likelihood, bounds = LinearPredictor(link), LinearBounds(link, columns)
+    return Posterior(likelihood, columns, NormalPrior(precision), temperature, bounds)

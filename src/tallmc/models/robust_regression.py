@@ -1,0 +1,68 @@
+"""Robust regression: a number for each row, its linear predictor plus noise with heavy tails."""
+
+import math
+
+import jax.numpy as jnp
+from jaxtyping import Array, Real
+
+from tallmc.linear_predictor import Link
+from tallmc.models.columns import Numbers, positive_number
+from tallmc.models.regression import regression, regression_columns
+from tallmc.posterior import Posterior
+
+
+class StudentLink(Link):
+    """`-(n + 1) / 2 log(1 + u^2)`, where `u = (y - z) / (scale sqrt(n))` and n is the degrees of freedom.
+
+    Args:
+        scale: Of the noise. Changing it recompiles nothing.
+        degrees_of_freedom: Of the noise. Changing them recompiles nothing.
+    """
+
+    scale: Real[Array, ""]
+    degrees_of_freedom: Real[Array, ""]
+
+    def __call__(self, z: Real[Array, "*rows"], y: Real[Array, "*rows"]) -> Real[Array, "*rows"]:
+        """Log likelihood, up to a constant."""
+        scale, degrees = self.scale.astype(z.dtype), self.degrees_of_freedom.astype(z.dtype)
+        return -(degrees + 1) / 2 * jnp.log1p(((y - z) / scale) ** 2 / degrees)
+
+    def largest_derivative(self, order: int, y: Real[Array, "*rows"]) -> Real[Array, "*rows"]:
+        """In u and without the factor n + 1, derivatives are largest at u = 1, 0 and sqrt(2) - 1."""
+        largest = (1 / 2, 1.0, (3 + 2 * math.sqrt(2)) / 4)[order - 1]
+        unit = self.scale * jnp.sqrt(self.degrees_of_freedom)
+        return jnp.full_like(y, (self.degrees_of_freedom + 1) * largest / unit**order)
+
+
+def robust_regression(
+    X: Numbers,
+    y: Numbers,
+    scale: Numbers = 1.0,
+    degrees_of_freedom: Numbers = 4.0,
+    prior_precision: Numbers = 1.0,
+    temperature: float | Array = 1.0,
+) -> Posterior:
+    """Bayesian regression that outliers cannot pull far; a position is one coefficient for each column of `X`.
+
+    The noise has Student's t distribution: row i has log likelihood `-(n + 1) / 2 log(1 + (y_i - z_i)^2 / (n scale^2))`
+    with `z_i` the inner product of its columns and the coefficients, n being the degrees of freedom. It is computed in
+    the coefficients' precision, so float32 rows do for float64 chains. A posterior of few rows can have several modes.
+
+    Args:
+        X: One line a row. Add a column of ones for an intercept.
+        y: One number a row.
+        scale: Of the noise, in units of `y`; that of most rows, as outliers hardly count.
+        degrees_of_freedom: Of the noise: the fewer, the heavier its tails. 1 is Cauchy's distribution.
+        prior_precision: Of the centred normal prior: one number, or one for each coefficient; 0 is flat.
+        temperature: Divides the log likelihood.
+
+    Returns:
+        The posterior of the coefficients.
+
+    Example:
+        >>> X = [[1.0, 0.2], [1.0, -1.3], [1.0, 0.7]]
+        >>> robust_regression(X, [0.9, -0.4, 16.0], scale=0.5).num_rows
+        3
+    """
+    link = StudentLink(positive_number("scale", scale), positive_number("degrees_of_freedom", degrees_of_freedom))
+    return regression(link, regression_columns(X, y), prior_precision, temperature)

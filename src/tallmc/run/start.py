@@ -1,0 +1,76 @@
+"""Where chains start, and what is worked out before they do."""
+
+from typing import NamedTuple
+
+import jax
+from jaxtyping import PyTree
+
+from tallmc.bounds import RowBounds
+from tallmc.control_variates import Taylor
+from tallmc.feed import Feed, InMemoryFeed, WeightedFeed
+from tallmc.kernel import Kernel
+from tallmc.posterior import Posterior
+from tallmc.run import checks
+
+
+class Start(NamedTuple):
+    """A posterior ready to be sampled, one position for each chain, and the rows that it took to get there."""
+
+    posterior: Posterior
+    positions: PyTree
+    rows_read: int
+
+
+def find_start(
+    posterior: Posterior,
+    kernel: Kernel,
+    init: PyTree,
+    control_variate: Taylor | None,
+    num_chains: int,
+    *,
+    progress: bool,
+) -> Start:
+    """Finds the mode if it is needed, and expands the posterior if that is wanted."""
+    if control_variate is None and (order := kernel.expansion_order) is not None:
+        control_variate = Taylor(order)
+    if control_variate is not None and not isinstance(control_variate, Taylor):
+        raise ValueError(f"control_variate must be tm.Taylor(...), not {type(control_variate).__name__}")
+    at, rows_read = None if control_variate is None else control_variate.at, 0
+    if init is None and at is not None:
+        init = at
+    positions = None if init is None else checks.one_position_per_chain(posterior, init, num_chains)
+    if positions is None or (control_variate is not None and at is None):
+        first = None if positions is None else jax.tree.map(lambda leaf: leaf[0], positions)
+        mode, rows_read = find_mode(posterior, first, progress=progress)
+        at = mode if at is None else at
+        positions = checks.one_position_per_chain(posterior, mode, num_chains) if positions is None else positions
+    if control_variate is not None:
+        at = jax.tree.map(lambda leaf: leaf[0], checks.one_position_per_chain(posterior, at, 1))
+        controlled = control_variate.expand(posterior, at)
+        posterior, rows_read = controlled.posterior, rows_read + controlled.rows_read
+    return Start(posterior, positions, rows_read)
+
+
+def find_mode(posterior: Posterior, init: PyTree, *, progress: bool) -> tuple[PyTree, int]:
+    """A mode of the posterior, and the rows that it took to find it."""
+    from tallmc.optimise import mode  # which needs this package's checks
+
+    found = mode(posterior, init, progress=progress)
+    if init is None:
+        place = "the mode" if found.converged else "the best position that the search for a mode came to"
+        print(f"tallmc: no init given; starting at {place}, found in {found.rows_read:,} rows")
+    return found.position, found.rows_read
+
+
+def make_feed(feed: type[Feed] | None, posterior: Posterior, kernel: Kernel) -> tuple[Feed, int]:
+    """A feed as the kernel wants it, and the rows that were read to weigh them."""
+    if feed is None:
+        feed = WeightedFeed if kernel.wants_weighted_rows else InMemoryFeed
+    if kernel.wants_weighted_rows and feed is not WeightedFeed:
+        raise ValueError("this rule draws rows by weight; leave feed out, or pass feed=tm.WeightedFeed")
+    if feed is WeightedFeed:
+        if not isinstance(posterior.bounds, RowBounds):
+            raise ValueError("WeightedFeed weighs rows by posterior.bounds, and this posterior has none for each row")
+        weights = posterior.bounds.constants(posterior.data)
+        return WeightedFeed(posterior.num_rows, kernel.batch_size, weights), posterior.num_rows
+    return feed(posterior.num_rows, kernel.batch_size), 0  # pyright: ignore[reportCallIssue]

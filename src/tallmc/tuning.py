@@ -1,0 +1,95 @@
+"""How warm-up finds the length of a proposal's steps."""
+
+import abc
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Int, PyTree, Real
+
+_OVERHEAD = 16.0  # what a step costs besides its rows, in rows
+
+
+class Tuning(eqx.Module):
+    """Tunes one number, the factor that a proposal's steps are multiplied by."""
+
+    @abc.abstractmethod
+    def init(self) -> PyTree:
+        """The state before the first transition."""
+
+    @abc.abstractmethod
+    def factor(self, tuned: PyTree) -> Real[Array, ""]:
+        """The factor for the next proposal."""
+
+    @abc.abstractmethod
+    def update(self, tuned: PyTree, accepted: Bool[Array, ""], rows: Int[Array, ""], gain: Real[Array, ""]) -> PyTree:
+        """Learns from a transition; nothing if `gain` is zero, which it is once warm-up is over."""
+
+
+class TowardsAcceptance(Tuning):
+    """Robbins-Monro on the logarithm of the factor, towards a rate of acceptance.
+
+    Args:
+        target: The rate at which a proposal explores fastest.
+    """
+
+    target: float = eqx.field(static=True)
+
+    def init(self) -> Real[Array, ""]:
+        """A factor of 1."""
+        return jnp.ones((), jnp.result_type(float))
+
+    def factor(self, tuned: Real[Array, ""]) -> Real[Array, ""]:
+        """As it is."""
+        return tuned
+
+    def update(
+        self, tuned: Real[Array, ""], accepted: Bool[Array, ""], rows: Int[Array, ""], gain: Real[Array, ""]
+    ) -> Real[Array, ""]:
+        """Longer steps after acceptance, shorter ones after rejection."""
+        del rows
+        return tuned * jnp.exp(gain * (accepted.astype(gain.dtype) - self.target)).astype(tuned.dtype)
+
+
+class BestOfGrid(Tuning):
+    """Tries all factors of a grid in turn and keeps the one with the most effective samples for its rows.
+
+    A chain whose steps forget a share e of where it was has a correlation of 1 - e from draw to draw, and e / (2 - e)
+    effective samples a draw. A step costs its rows, and about as much again as reading 16.
+
+    Args:
+        factors: To try.
+        forgets: The share that an accepted step forgets, for each of them.
+    """
+
+    factors: Real[Array, " k"]
+    forgets: Real[Array, " k"]
+
+    def init(self) -> tuple[Int[Array, ""], Real[Array, "k 3"]]:
+        """Which factor is in use (minus one: the proposal's own), and visits, acceptances and rows of each."""
+        return jnp.int32(-1), jnp.zeros((len(self.factors), 3), jnp.result_type(float))
+
+    def factor(self, tuned: tuple[Int[Array, ""], Real[Array, "k 3"]]) -> Real[Array, ""]:
+        """The one in use."""
+        using, table = tuned
+        return jnp.where(using < 0, 1, self.factors.astype(table.dtype)[using])
+
+    def update(
+        self,
+        tuned: tuple[Int[Array, ""], Real[Array, "k 3"]],
+        accepted: Bool[Array, ""],
+        rows: Int[Array, ""],
+        gain: Real[Array, ""],
+    ) -> tuple[Int[Array, ""], Real[Array, "k 3"]]:
+        """Goes round the grid during warm-up, and settles when it ends."""
+        using, table = tuned
+        learning = gain > 0
+        seen = jnp.stack([jnp.ones((), table.dtype), accepted.astype(table.dtype), rows.astype(table.dtype)])
+        here = (jnp.arange(len(self.factors), dtype=jnp.int32) == using) & learning
+        table = table + jnp.where(here[:, None], seen, 0)
+        visits = jnp.maximum(table[:, 0], 1)
+        moves = table[:, 1] / visits * self.forgets.astype(table.dtype)
+        efficiency = moves / (2 - moves) / (table[:, 2] / visits + _OVERHEAD)
+        # Without a warm-up the proposal's own factor stays.
+        best = jnp.where(jnp.sum(table[:, 0]) > 0, jnp.argmax(efficiency).astype(jnp.int32), using)
+        turn = (using + 1) % len(self.factors)
+        return jnp.where(learning, turn, best), table
