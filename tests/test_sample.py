@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 import tallmc as tm
-from tallmc.run import progress as progress_module
+from tallmc import progress as progress_module
 from tests.registry import PROPOSALS, real
 
 

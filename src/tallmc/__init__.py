@@ -20,6 +20,7 @@ from tallmc.acceptance import (
 )
 from tallmc.bounds import Bounds, DerivativeBounds, Lipschitz, RowBounds
 from tallmc.control_variates import Taylor
+from tallmc.diagnostics.audit import Audit, audit
 from tallmc.diagnostics.normality import NormalityReport, check_normality
 from tallmc.feed import Feed, IndexedFeed, InMemoryFeed, WeightedFeed, Window
 from tallmc.kernel import AcceptanceRule, Guarantee, Info, Kernel, Move, Proposal, Question, Verdict
@@ -38,6 +39,7 @@ __all__ = [
     "MALA",
     "MHSS",
     "AcceptanceRule",
+    "Audit",
     "AustereMH",
     "AustereMHPerStep",
     "Bounds",
@@ -75,6 +77,7 @@ __all__ = [
     "Verdict",
     "WeightedFeed",
     "Window",
+    "audit",
     "check_normality",
     "correction_law",
     "design",

@@ -131,6 +131,11 @@ class AcceptanceRule(eqx.Module, Generic[Evidence]):
     def verdict(self, evidence: Evidence) -> Verdict:
         """Whether this is enough, and what follows from it."""
 
+    def level(self, evidence: Evidence) -> Real[Array, ""] | None:
+        """What the sum of all rows' log ratios must exceed, for rules that draw such a level; None for others."""
+        del evidence
+        return None
+
     def decisive_rows(self, num_rows: int) -> int:
         """Rows that a decision rests on at least."""
         del num_rows
@@ -212,6 +217,11 @@ class Kernel(eqx.Module, Generic[State]):
     @abc.abstractmethod
     def init(self, key: Array, position: PyTree, posterior: Posterior) -> State:
         """The state before the first round."""
+
+    def restart(self, key: Array, state: State, posterior: Posterior, time: Int[Array, ""]) -> State:
+        """The state with its test begun anew, for a posterior that is expanded elsewhere."""
+        del time
+        return self.init(key, self.position(state), posterior)
 
     @abc.abstractmethod
     def observe(self, state: State, posterior: Posterior, window: Window) -> tuple[State, Bool[Array, ""]]:

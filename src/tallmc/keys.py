@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.extend.random import define_prng_impl
-from jaxtyping import Array, UInt32
+from jaxtyping import Array, Int, UInt32
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA
@@ -93,3 +93,9 @@ def as_key(rng_key: Any) -> Array:
     if str(jax.random.key_impl(rng_key)) != "threefry2x32":
         return rng_key
     return jax.random.wrap_key_data(jax.random.key_data(rng_key), impl=unrolled_threefry)
+
+
+def transition_keys(key: Array, transition: Int[Array, ""]) -> tuple[Array, Array]:
+    """For the kernel and for the feed, to end a transition (0: to start the chain) and begin the next."""
+    keys = jax.random.split(jax.random.fold_in(key, transition))
+    return keys[0], keys[1]

@@ -1,6 +1,7 @@
 """Likelihoods that know the position only through the inner product of a row's columns with it."""
 
 import abc
+from typing import ClassVar
 
 import equinox as eqx
 from jaxtyping import Array, Real
@@ -8,6 +9,12 @@ from jaxtyping import Array, Real
 
 class Link(eqx.Module):
     """The log likelihood of a row as a function of its linear predictor."""
+
+    concave: ClassVar[bool] = False
+    """Whether it is a concave function whatever the outcome, so that a posterior has one mode at most."""
+
+    binary: ClassVar[bool] = False
+    """Whether outcomes are 0 and 1, with chances of a half each at `z = 0`; such rows can be separable."""
 
     @abc.abstractmethod
     def __call__(self, z: Real[Array, "*rows"], y: Real[Array, "*rows"]) -> Real[Array, "*rows"]:

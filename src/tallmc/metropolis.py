@@ -70,7 +70,13 @@ class MetropolisHastings(Kernel[MetropolisState]):
 
     def init(self, key: Array, position: PyTree, posterior: Posterior) -> MetropolisState:
         """Draws the first proposal."""
-        return self._begin(key, position, self._tuning.init(), posterior, jnp.int32(0))
+        return self.begin(key, position, self._tuning.init(), posterior, jnp.int32(0))[0]
+
+    def restart(
+        self, key: Array, state: MetropolisState, posterior: Posterior, time: Int[Array, ""]
+    ) -> MetropolisState:
+        """Another proposal, with what has been tuned so far."""
+        return self.begin(key, state.position, state.tuned, posterior, time)[0]
 
     def observe(
         self, state: MetropolisState, posterior: Posterior, window: Window
@@ -98,7 +104,7 @@ class MetropolisHastings(Kernel[MetropolisState]):
         info = Info(accepted, state.rows, nonfinite, self.rule.stats(state.evidence))
         position = jax.tree.map(lambda new, old: jnp.where(accepted, new, old), state.proposed, state.position)
         tuned = self._tuning.update(state.tuned, accepted, state.rows, gain)
-        return self._begin(key, position, tuned, posterior, time), info
+        return self.begin(key, position, tuned, posterior, time)[0], info
 
     def every_row(self, state: MetropolisState) -> Bool[Array, ""] | None:
         """Asks the rule."""
@@ -129,9 +135,10 @@ class MetropolisHastings(Kernel[MetropolisState]):
     def _tuning(self) -> Tuning:
         return self.proposal.tuning(self.rule.target_acceptance)
 
-    def _begin(
+    def begin(
         self, key: Array, position: PyTree, tuned: PyTree, posterior: Posterior, time: Int[Array, ""]
-    ) -> MetropolisState:
+    ) -> tuple[MetropolisState, Question]:
+        """Proposes, and begins the test of that. Returns the state, and what the rule was asked."""
         key_proposal, key_rule = jax.random.split(key)
         move = self.proposal.rescaled(self._tuning.factor(tuned)).propose(key_proposal, position, posterior)
         finest = jnp.result_type(float)
@@ -139,4 +146,5 @@ class MetropolisHastings(Kernel[MetropolisState]):
         possible = jnp.isfinite(offset)
         question = Question(position, move.position, jnp.where(possible, offset, 0), time)
         evidence = self.rule.init(key_rule, question, posterior)
-        return MetropolisState(position, move.position, possible, evidence, jnp.bool_(True), jnp.int32(0), tuned)
+        state = MetropolisState(position, move.position, possible, evidence, jnp.bool_(True), jnp.int32(0), tuned)
+        return state, question

@@ -125,6 +125,10 @@ class AustereMH(AcceptanceRule[SequentialEvidence]):
         whole = evidence.moments.count >= min(self.batch_size, evidence.full.num_rows)
         return Verdict((evidence.exceeds(evidence.confidence, self.boundary) & whole) | all_seen, accept)
 
+    def level(self, evidence: SequentialEvidence) -> Real[Array, ""]:
+        """As drawn."""
+        return evidence.full.level
+
     def stats(self, evidence: SequentialEvidence) -> dict[str, Array]:
         """The skewness of the log ratios that decided."""
         return {"skewness": evidence.moments.skewness}

@@ -107,6 +107,10 @@ class AustereMHPerStep(AcceptanceRule[RaceEvidence]):
         candidate, decided = self._chosen(evidence)
         return Verdict(full.complete, jnp.where(decided, evidence.accept[candidate], full.total > full.level))
 
+    def level(self, evidence: RaceEvidence) -> Real[Array, ""]:
+        """As drawn."""
+        return evidence.shared.full.level
+
     def stats(self, evidence: RaceEvidence) -> dict[str, Array]:
         """Rows that the chosen candidate would have read."""
         candidate, decided = self._chosen(evidence)

@@ -59,6 +59,10 @@ class FullDataRule(AcceptanceRule[FullSum]):
         """Decides when every row has been seen."""
         return Verdict(evidence.complete, evidence.total > evidence.level)
 
+    def level(self, evidence: FullSum) -> Real[Array, ""]:
+        """As drawn."""
+        return evidence.level
+
     def decisive_rows(self, num_rows: int) -> int:
         """All of them."""
         return num_rows

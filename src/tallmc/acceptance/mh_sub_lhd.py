@@ -150,6 +150,10 @@ class MHSubLhd(AcceptanceRule[BoundedEvidence]):
         # Between looks nothing of delta has been set aside.
         return Verdict((sure & evidence.at_look) | all_seen, jnp.where(all_seen, exact, gap > 0))
 
+    def level(self, evidence: BoundedEvidence) -> Real[Array, ""]:
+        """As drawn."""
+        return evidence.full.level
+
     def stats(self, evidence: BoundedEvidence) -> dict[str, Array]:
         """After a scan: the rows that the test itself asked for."""
         if evidence.looks is None:

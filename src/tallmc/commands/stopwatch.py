@@ -49,6 +49,10 @@ class Stopwatch(Driver):
         """Left to the inner driver."""
         return self.inner.finished(work)
 
+    def chains(self, work: Any) -> Chain:
+        """Asks the driver inside."""
+        return self.inner.chains(work)
+
     def peek(self, work: Any, start: int, stop: int) -> dict[str, np.ndarray]:
         """Left to the inner driver."""
         return self.inner.peek(work, start, stop)

@@ -73,12 +73,17 @@ class ControlledPosterior(Posterior):
     """
 
     expansion: Expansion
+    plain_bounds: PyTree
 
     def __init__(self, posterior: Posterior, expansion: Expansion, bounds: PyTree):
         for field in ("log_likelihood", "data", "log_prior", "temperature", "num_rows"):
             setattr(self, field, getattr(posterior, field))
-        self.bounds = bounds
+        self.bounds, self.plain_bounds = bounds, posterior.bounds
         self.expansion = expansion
+
+    def without_expansion(self) -> Posterior:
+        """The posterior as it was."""
+        return Posterior(self.log_likelihood, self.data, self.log_prior, self.temperature, self.plain_bounds)
 
     def offset(self, position: PyTree, proposed: PyTree) -> Real[Array, ""]:
         """Prior and polynomial."""

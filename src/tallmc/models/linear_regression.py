@@ -13,7 +13,8 @@ class NormalLink(Link):
     """`-(y - z)^2 / (2 noise_sd^2)`.
 
     Args:
-        noise_sd: Standard deviation of the noise. Changing it recompiles nothing.
+        concave: ClassVar = True
+    noise_sd: Standard deviation of the noise. Changing it recompiles nothing.
     """
 
     noise_sd: Real[Array, ""]

@@ -1,6 +1,7 @@
 """Logistic regression: a yes or no for each row, more or less likely by its columns."""
 
 import math
+from typing import ClassVar
 
 import jax
 import numpy as np
@@ -14,6 +15,9 @@ from tallmc.posterior import Posterior
 
 class LogisticLink(Link):
     """`y z - log(1 + exp(z))`."""
+
+    concave: ClassVar = True
+    binary: ClassVar = True
 
     def __call__(self, z: Real[Array, "*rows"], y: Real[Array, "*rows"]) -> Real[Array, "*rows"]:
         """Log likelihood, in the form that loses no digits where it is near zero."""

@@ -1,6 +1,7 @@
 """Poisson regression: a count for each row, whose mean is a smooth ramp of its linear predictor."""
 
 import math
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +18,8 @@ _NUM_TERMS = 10  # of a series in powers of at most 0.025: enough for float64
 
 class PoissonLink(Link):
     """`y log(mean) - mean`, where `mean = log(1 + exp(z))`."""
+
+    concave: ClassVar = True
 
     def __call__(self, z: Real[Array, "*rows"], y: Real[Array, "*rows"]) -> Real[Array, "*rows"]:
         """Log likelihood, less `log(y!)`."""

@@ -1,6 +1,7 @@
 """Probit regression: a yes or no for each row, by whether a normal number falls below its linear predictor."""
 
 import math
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +15,9 @@ from tallmc.posterior import Posterior
 
 class ProbitLink(Link):
     """`log Phi((2 y - 1) z)`, Phi being the standard normal distribution function."""
+
+    concave: ClassVar = True
+    binary: ClassVar = True
 
     def __call__(self, z: Real[Array, "*rows"], y: Real[Array, "*rows"]) -> Real[Array, "*rows"]:
         """Log likelihood; it and its first three derivatives keep their digits in both tails."""

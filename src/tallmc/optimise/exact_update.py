@@ -10,7 +10,8 @@ _FAST = 0.1  # a pass that shortens the distance by less than this was not led b
 _ENOUGH = 50  # rows for each coordinate whose curvature will do for the first step on all rows
 _FLAT = 1e4  # a curvature that fell by this factor along a step means that the optimum is at infinity
 _PATIENCE = 30
-_AT_INFINITY = "there is no finite optimum: {}. The rows are separable, or nearly; set prior_precision above 0"
+NO_OPTIMUM = "there is no finite optimum"
+_AT_INFINITY = NO_OPTIMUM + ": {}. The rows are separable, or nearly; set prior_precision above 0"
 
 
 def exact_update(search: Search) -> None:
@@ -73,7 +74,9 @@ def _judge(search: Search, likelihood: float, step: np.ndarray, *, fresh: bool) 
 def _what_is_wrong(search: Search, step: np.ndarray) -> str | None:
     """A gradient of zero is not yet an optimum."""
     if not search.problem.convex:
-        values = np.linalg.eigvalsh(search.curvature)
+        # Scaled to a unit diagonal: columns in odd units are no flat directions.
+        scale = np.sqrt(np.maximum(np.abs(np.diag(search.curvature)), np.finfo(float).tiny))
+        values = np.linalg.eigvalsh(search.curvature / scale[:, None] / scale)
         if values[0] <= 1e-9 * np.abs(values).max():
             return "the gradient is zero, but this is a saddle or a flat direction; set a prior or try another init"
     elif search.problem.settles:

@@ -15,7 +15,7 @@ from tallmc.optimise.progress import progress_line
 from tallmc.optimise.result import OptimiseResult
 from tallmc.optimise.state import Options, Search
 from tallmc.optimise.tested_update import tested_update
-from tallmc.run.progress import is_watched, stop_on_interrupt
+from tallmc.progress import is_watched, stop_on_interrupt
 
 
 def irls(

@@ -1,5 +1,6 @@
 """The mode of any posterior, by Newton steps on as many rows as each needs."""
 
+import math
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -10,12 +11,13 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, PyTree
 
+from tallmc import checks
 from tallmc.derivatives import likelihood_sums, padded_blocks
+from tallmc.linear_predictor import LinearPredictor
 from tallmc.optimise.contract import Problem, Sums
 from tallmc.optimise.irls import irls, renamed
 from tallmc.optimise.result import OptimiseResult
 from tallmc.posterior import Posterior
-from tallmc.run import checks
 
 
 class NegativeLogDensity(Problem):
@@ -54,6 +56,14 @@ class NegativeLogDensity(Problem):
         loss, slope, hessian = _prior(self.model, self.unravel, jnp.asarray(position, self.dtype))
         return Sums(0, float(loss), -np.asarray(slope, np.float64), np.asarray(hessian, np.float64))
 
+    def separates(self, loss: float) -> bool:
+        """A row of a binary regression on the wrong side costs at least log 2; a prior keeps the optimum finite."""
+        likelihood = self.model.log_likelihood
+        if not (isinstance(likelihood, LinearPredictor) and likelihood.link.binary):
+            return False
+        flat = bool(np.all(self.prior(np.zeros(self.dimension)).curvature == 0))
+        return flat and loss * float(self.model.temperature) < math.log(2)
+
     def finest(self) -> float:
         """Positions may be coarser than the data."""
         return max(super().finest(), float(jnp.finfo(self.dtype).eps))
@@ -86,7 +96,7 @@ def mode(posterior: Posterior, init: PyTree = None, *, epsilon: float = 0.01, **
     if not isinstance(posterior, Posterior):
         raise ValueError(f"posterior must be a tm.Posterior, not {type(posterior).__name__}")
     checks.check_data(posterior.data)
-    start = _default_start(posterior) if init is None else init
+    start = default_start(posterior) if init is None else init
     positions = checks.one_position_per_chain(posterior, start, 1)
     checks.check_start(posterior, positions)
     like = jax.tree.map(lambda leaf: leaf[0], positions)
@@ -96,7 +106,8 @@ def mode(posterior: Posterior, init: PyTree = None, *, epsilon: float = 0.01, **
     return renamed(result, problem.unravel(jnp.asarray(result.position, problem.dtype)))
 
 
-def _default_start(posterior: Posterior) -> Array:
+def default_start(posterior: Posterior) -> Array:
+    """Zeros, one for each column of the only matrix in the data."""
     matrices = [leaf for leaf in jax.tree.leaves(posterior.data) if leaf.ndim == 2]
     if len(matrices) != 1:
         raise ValueError("init is missing; pass a position to start from, such as init=jnp.zeros(num_coordinates)")

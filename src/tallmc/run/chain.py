@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Int, PyTree
 
 from tallmc.feed import Feed
 from tallmc.kernel import Kernel
+from tallmc.keys import transition_keys
 from tallmc.posterior import Posterior
 from tallmc.run.records import Draw
 
@@ -46,9 +47,18 @@ def _at_full_precision(function: Callable[..., Any]) -> Callable[..., Any]:
 @_at_full_precision
 def start_chain(problem: Problem, key: Array, position: PyTree) -> Chain:
     """A chain before its first round. Transition t draws only from `fold_in(key, t)`, however it is scheduled."""
-    key_kernel, key_feed = _transition_keys(key, jnp.int32(0))
+    key_kernel, key_feed = transition_keys(key, jnp.int32(0))
     state = problem.kernel.init(key_kernel, position, problem.posterior)
     return Chain(key, jnp.int32(0), problem.feed.start(key_feed, problem.kernel.every_row(state)), state)
+
+
+@_at_full_precision
+def restart_chain(problem: Problem, chain: Chain) -> Chain:
+    """The chain with its test begun anew: what it had gathered belongs to another expansion of the posterior."""
+    key_kernel, key_feed = transition_keys(jax.random.fold_in(chain.key, 1), chain.finished)
+    state = problem.kernel.restart(key_kernel, chain.state, problem.posterior, chain.finished)
+    cursor = problem.feed.start(key_feed, problem.kernel.every_row(state))
+    return Chain(chain.key, chain.finished, cursor, state)
 
 
 @_at_full_precision
@@ -63,7 +73,7 @@ def observe_window(problem: Problem, chain: Chain) -> tuple[Chain, Bool[Array, "
 def conclude_transition(problem: Problem, chain: Chain) -> tuple[Chain, Draw]:
     """Acts on a decided test: the draw it gives, and the chain at the start of the next test."""
     kernel, posterior, feed, num_warmup = problem
-    key_kernel, key_feed = _transition_keys(chain.key, chain.finished + 1)
+    key_kernel, key_feed = transition_keys(chain.key, chain.finished + 1)
     gain = _gain(chain.finished, num_warmup)
     state, info = kernel.conclude(key_kernel, chain.state, posterior, chain.finished + 1, gain)
     stats = {"accepted": info.accepted, "rows": info.rows, "nonfinite": info.nonfinite, **info.stats}
@@ -74,11 +84,6 @@ def conclude_transition(problem: Problem, chain: Chain) -> tuple[Chain, Draw]:
 def draw_like(problem: Problem, chain: Chain) -> Draw:
     """Shapes and dtypes of a draw."""
     return jax.eval_shape(lambda c: conclude_transition(problem, c)[1], chain)
-
-
-def _transition_keys(key: Array, transition: Int[Array, ""]) -> tuple[Array, Array]:
-    keys = jax.random.split(jax.random.fold_in(key, transition))
-    return keys[0], keys[1]
 
 
 def _gain(transition: Int[Array, ""], num_warmup: Int[Array, ""]) -> Array:

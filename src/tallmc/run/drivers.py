@@ -34,6 +34,10 @@ class Driver(eqx.Module):
         """Transitions each chain has made."""
 
     @abc.abstractmethod
+    def chains(self, work: Any) -> Chain:
+        """All chains, stacked."""
+
+    @abc.abstractmethod
     def peek(self, work: Any, start: int, stop: int) -> dict[str, np.ndarray]:
         """Records of some recent draws, for the progress bar."""
 
@@ -83,6 +87,10 @@ class ChainByChain(Driver):
         """Transitions each chain has made."""
         return np.asarray([chain.finished for chain, _ in work.pieces])
 
+    def chains(self, work: Pieces) -> Chain:
+        """Stacks them."""
+        return jax.tree.map(lambda *leaves: jnp.stack(leaves), *(chain for chain, _ in work.pieces))
+
     def peek(self, work: Pieces, start: int, stop: int) -> dict[str, np.ndarray]:
         """Looks at the first chain."""
         _, record = work.pieces[0]
@@ -90,8 +98,7 @@ class ChainByChain(Driver):
 
     def unload(self, work: Pieces) -> tuple[Chain, dict[str, np.ndarray]]:
         """Stacks the chains again."""
-        chains = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(chain for chain, _ in work.pieces))
-        return chains, jax.tree.map(lambda *leaves: np.stack(leaves), *(record for _, record in work.pieces))
+        return self.chains(work), jax.tree.map(lambda *leaves: np.stack(leaves), *(record for _, record in work.pieces))
 
 
 def _loop(problem: Problem, chain: Chain, record: Record, until: Int[Array, ""]) -> tuple[Chain, Record]:
@@ -152,6 +159,10 @@ class Together(Driver):
     def finished(self, work: tuple[Chain, Record]) -> Int[np.ndarray, " chains"]:
         """Transitions each chain has made."""
         return np.asarray(work[0].finished)
+
+    def chains(self, work: tuple[Chain, Record]) -> Chain:
+        """As they are."""
+        return work[0]
 
     def peek(self, work: tuple[Chain, Record], start: int, stop: int) -> dict[str, np.ndarray]:
         """Looks at the last draw that all chains have."""

@@ -11,8 +11,10 @@ import xarray
 from arviz_stats import summary as summarise  # pyright: ignore
 from jaxtyping import PyTree
 
+from tallmc.diagnostics.audit import Audit
 from tallmc.kernel import Kernel
 from tallmc.posterior import Posterior
+from tallmc.run.chain import Chain
 from tallmc.run.records import Draw
 from tallmc.run.summary import Summary
 
@@ -30,6 +32,13 @@ class Run:
         shuffle_seed: Seed of the one shuffle of the data.
         seconds: Time spent moving chains, compilation included, fetching the draws not.
         interrupted: Whether the run was stopped before it had all its draws.
+        kernel: What moved the chains.
+        posterior: What was sampled, with its control variate if there was one.
+        num_warmup: Transitions of each chain before its first draw.
+        chains: The chains as they ended: all that they would need to go on.
+        choices: What was chosen for the caller, in words.
+        doubts: Why the run may not be what the caller thinks, known before it began.
+        audit: Decisions checked on all rows, if that was done.
     """
 
     samples: PyTree
@@ -41,6 +50,11 @@ class Run:
     interrupted: bool
     kernel: Kernel
     posterior: Posterior
+    num_warmup: int = 0
+    chains: Chain | None = None
+    choices: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+    audit: Audit | None = None
 
     @classmethod
     def collect(cls, draws: Draw, posterior: Posterior, **others: Any) -> "Run":

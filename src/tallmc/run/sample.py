@@ -1,8 +1,7 @@
 """`tm.sample`: the one call that most people need."""
 
-import time
+import dataclasses
 import warnings
-from collections.abc import Iterator
 
 import equinox as eqx
 import jax
@@ -10,26 +9,21 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from tallmc.acceptance import MHMinibatch
+from tallmc import checks
 from tallmc.control_variates import Taylor
+from tallmc.diagnostics.audit import audit
 from tallmc.diagnostics.precision import check_precision
 from tallmc.feed import Feed
 from tallmc.kernel import Kernel
 from tallmc.keys import as_key
-from tallmc.metropolis import MetropolisHastings
 from tallmc.normality import NormalityWarning
 from tallmc.posterior import Posterior
-from tallmc.proposals import RandomWalk
-from tallmc.run import checks
-from tallmc.run.chain import Chain, Problem, draw_like, start_chain
+from tallmc.run.automatic import plan
+from tallmc.run.chain import Chain, Problem, start_chain
+from tallmc.run.drive import drive
 from tallmc.run.drivers import Driver, pick_driver
-from tallmc.run.progress import is_watched, progress_bar, stop_on_interrupt
-from tallmc.run.records import Draw, Layout
 from tallmc.run.result import Run
 from tallmc.run.start import find_start, make_feed
-
-_SECONDS_PER_BLOCK = 0.3
-_FIRST_BLOCK = 16
 
 
 def sample(
@@ -80,39 +74,54 @@ def sample(
     checks.check_data(posterior.data)
     if driver is not None and not isinstance(driver, Driver):
         raise ValueError("driver must be a Driver such as tm.ChainByChain() or tm.Together()")
+    key_shuffle, key_chains = jax.random.split(as_key(rng_key))
+    automatic = kernel is None
     if kernel is None:
-        kernel = MetropolisHastings(RandomWalk(0.1), MHMinibatch())
-        print("tallmc: no kernel given; using MetropolisHastings(RandomWalk(0.1), MHMinibatch()), tuned in warm-up")
-    checks.check_is_kernel(kernel)
-    start = find_start(posterior, kernel, init, control_variate, num_chains, progress=progress)
-    posterior, positions = start.posterior, start.positions
+        if control_variate is not None:
+            raise ValueError("without a kernel the control variate is chosen too; leave control_variate out")
+        start = plan(posterior, init, num_chains, jax.random.fold_in(key_chains, 0), progress=progress)
+        print(f"tallmc: {'; '.join(start.choices)}.")
+    else:
+        checks.check_is_kernel(kernel)
+        start = find_start(posterior, kernel, init, control_variate, num_chains, progress=progress)
+    posterior, kernel, positions = start.posterior, start.kernel, start.positions
     checks.check_kernel(kernel, positions, posterior)
     typical, start_rows = checks.check_start(posterior, positions)
     setup_rows = start.rows_read + start_rows
     first = jax.tree.map(lambda leaf: leaf[0], positions)
     check_precision(posterior, kernel, first, typical)
 
-    key_shuffle, key_chains = jax.random.split(as_key(rng_key))
     shuffle_seed = int(jax.random.bits(key_shuffle))
     rows, feed_rows = make_feed(feed, posterior, kernel)
-    setup_rows += feed_rows
     arranged = eqx.tree_at(lambda p: p.data, posterior, rows.arrange(posterior.data, shuffle_seed))
     problem = Problem(kernel, arranged, rows, jnp.int32(num_warmup))
     chains = _start_chains(problem, jax.random.split(key_chains, num_chains), positions)
 
-    chains, draws, seconds = _drive(driver or pick_driver(), problem, chains, num_samples, num_warmup, show=progress)
-    run = Run.collect(
-        draws=draws,
-        kernel=kernel,
-        posterior=posterior,
-        step_size=_step_size(kernel, chains),
-        setup_rows=setup_rows,
-        shuffle_seed=shuffle_seed,
-        seconds=seconds,
-        interrupted=draws.stats["rows"].shape[1] < num_samples,
+    done = drive(
+        driver or pick_driver(), problem, chains, num_samples, num_warmup, show=progress, controlled=start.controlled
     )
+    run = Run.collect(
+        draws=done.draws,
+        kernel=kernel,
+        posterior=posterior if done.moved is None else done.moved.controlled.posterior,
+        step_size=_step_size(kernel, done.chains),
+        num_warmup=num_warmup,
+        chains=done.chains,
+        setup_rows=setup_rows + feed_rows + (0 if done.moved is None else done.moved.rows_read),
+        shuffle_seed=shuffle_seed,
+        seconds=done.seconds,
+        interrupted=done.draws.stats["rows"].shape[1] < num_samples,
+        choices=start.choices + (() if done.moved is None else (done.moved.reason,)),
+        doubts=start.doubts,
+    )
+    if done.moved is not None:
+        print(f"tallmc: {done.moved.reason}.")
+    if automatic and run.num_draws > 1:
+        run = dataclasses.replace(run, audit=audit(run))
     for warning in kernel.warnings(run.stats):
         warnings.warn(warning, NormalityWarning, stacklevel=2)
+    for doubt in start.doubts:
+        warnings.warn(doubt, UserWarning, stacklevel=2)
     return run
 
 
@@ -124,43 +133,3 @@ def _start_chains(problem: Problem, keys: Array, positions: PyTree) -> Chain:
 def _step_size(kernel: Kernel, chains: Chain) -> np.ndarray | None:
     factor = jax.vmap(kernel.step_size)(chains.state)
     return None if factor is None else np.asarray(factor)
-
-
-def _drive(
-    driver: Driver, problem: Problem, chains: Chain, num_samples: int, num_warmup: int, *, show: bool
-) -> tuple[Chain, Draw, float]:
-    """Runs blocks of transitions until every chain has all its draws, or the user has had enough.
-
-    Returns:
-        The chains, their draws, and the seconds it took to move them.
-    """
-    layout = Layout(draw_like(problem, jax.tree.map(lambda leaf: leaf[0], chains)))
-    total = num_warmup + num_samples
-    show = show and is_watched()
-    with progress_bar(total, num_warmup, show=show) as update, stop_on_interrupt() as interrupted:
-        started = time.perf_counter()
-        work = driver.load(problem, chains, layout.empty((chains.finished.shape[0], num_samples)))
-        for until in _blocks(total):
-            before = int(driver.finished(work).min())
-            work = driver.advance(problem, work, until)
-            if show:
-                update(until, layout.unpack(driver.peek(work, before - num_warmup, until - num_warmup)).stats)
-            if interrupted():
-                break
-        seconds = time.perf_counter() - started
-    chains, records = driver.unload(work)
-    drawn = int(np.clip(int(chains.finished.min()) - num_warmup, 0, num_samples))
-    if drawn == 0:
-        raise KeyboardInterrupt("stopped during warm-up: no draws to return")
-    return chains, layout.unpack({name: array[:, :drawn] for name, array in records.items()}), seconds
-
-
-def _blocks(total: int) -> Iterator[int]:
-    """Targets such that a block takes a fraction of a second, whatever a transition takes."""
-    finished, block = 0, _FIRST_BLOCK
-    while finished < total:
-        started = time.perf_counter()
-        finished = min(total, finished + block)
-        yield finished
-        seconds = time.perf_counter() - started
-        block = max(1, int(block * np.clip(_SECONDS_PER_BLOCK / max(seconds, 1e-6), 0.1, 8)))

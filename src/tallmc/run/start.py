@@ -5,20 +5,35 @@ from typing import NamedTuple
 import jax
 from jaxtyping import PyTree
 
+from tallmc import checks
 from tallmc.bounds import RowBounds
-from tallmc.control_variates import Taylor
+from tallmc.control_variates import Controlled, Taylor
 from tallmc.feed import Feed, InMemoryFeed, WeightedFeed
 from tallmc.kernel import Kernel
+from tallmc.optimise.mode import mode
 from tallmc.posterior import Posterior
-from tallmc.run import checks
 
 
 class Start(NamedTuple):
-    """A posterior ready to be sampled, one position for each chain, and the rows that it took to get there."""
+    """What a run begins with.
+
+    Args:
+        posterior: What to sample, with its control variate if it has one.
+        kernel: How to move.
+        positions: Where the chains start.
+        rows_read: Rows that it took to get there.
+        controlled: The control variate.
+        choices: What was chosen and why, in words.
+        doubts: What the caller must be warned of.
+    """
 
     posterior: Posterior
+    kernel: Kernel
     positions: PyTree
     rows_read: int
+    controlled: Controlled | None = None
+    choices: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
 
 
 def find_start(
@@ -44,17 +59,16 @@ def find_start(
         mode, rows_read = find_mode(posterior, first, progress=progress)
         at = mode if at is None else at
         positions = checks.one_position_per_chain(posterior, mode, num_chains) if positions is None else positions
+    controlled = None
     if control_variate is not None:
         at = jax.tree.map(lambda leaf: leaf[0], checks.one_position_per_chain(posterior, at, 1))
         controlled = control_variate.expand(posterior, at)
         posterior, rows_read = controlled.posterior, rows_read + controlled.rows_read
-    return Start(posterior, positions, rows_read)
+    return Start(posterior, kernel, positions, rows_read, controlled)
 
 
 def find_mode(posterior: Posterior, init: PyTree, *, progress: bool) -> tuple[PyTree, int]:
     """A mode of the posterior, and the rows that it took to find it."""
-    from tallmc.optimise import mode  # which needs this package's checks
-
     found = mode(posterior, init, progress=progress)
     if init is None:
         place = "the mode" if found.converged else "the best position that the search for a mode came to"

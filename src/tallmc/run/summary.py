@@ -18,11 +18,13 @@ class Summary:
         table: One line a coordinate, from arviz-stats.
         costs: One number a name.
         notes: What a reader must not miss.
+        audit: What became of decisions that were checked on all rows; empty if none were.
     """
 
     table: pandas.DataFrame
     costs: dict[str, float]
     notes: tuple[str, ...]
+    audit: str = ""
 
     @classmethod
     def of(cls, table: pandas.DataFrame, run: "Run") -> "Summary":
@@ -43,7 +45,7 @@ class Summary:
         }
         if "error" in run.stats:
             costs["error_mean"] = float(run.stats["error"].mean())
-        return cls(table, costs, tuple(_notes(costs, table, run)))
+        return cls(table, costs, tuple(_notes(costs, table, run)), "" if run.audit is None else str(run.audit))
 
     def __str__(self) -> str:
         costs = self.costs
@@ -59,6 +61,8 @@ class Summary:
         ]
         if "error_mean" in costs:
             lines.append(f"estimated error of the acceptance probability   {costs['error_mean']:.1e} on average")
+        if self.audit:
+            lines.append(self.audit)
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
     def _repr_html_(self) -> str:
@@ -86,4 +90,5 @@ def _notes(costs: dict[str, float], table: pandas.DataFrame, run: "Run") -> list
         notes.append("R-hat cannot be worked out: some coordinate never moved; try a smaller proposal scale")
     if worst > 1.05:
         notes.append(f"R-hat is up to {worst:.2f}: the chains have not mixed; draw more or start better")
+    notes += run.doubts
     return notes + run.kernel.notes(run.stats, run.posterior) + run.kernel.warnings(run.stats)

@@ -1,0 +1,278 @@
+"""What `tm.sample(posterior)` does when nobody tells it how: looks at the posterior first, then chooses."""
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, PyTree, Real
+
+from tallmc import checks
+from tallmc.acceptance import MHSS, Exact, MHMinibatch
+from tallmc.bounds import RowBounds
+from tallmc.control_variates import Controlled, ControlledPosterior, Taylor, covariance_factor
+from tallmc.kernel import AcceptanceRule, Proposal
+from tallmc.keys import as_key
+from tallmc.metropolis import MetropolisHastings
+from tallmc.optimise.exact_update import NO_OPTIMUM
+from tallmc.optimise.mode import default_start, mode
+from tallmc.posterior import Posterior
+from tallmc.proposals import CrankNicolson, RandomWalk
+from tallmc.run.modes import log_densities, other_modes
+from tallmc.run.start import Start
+
+_LARGEST_MATRIX = 4096  # coordinates up to which a matrix of second derivatives is kept
+_PILOT_POINTS = 16
+_PILOT_ROWS = 4096
+_NEARLY_NORMAL = 1.5  # spread of what the normal approximation misses of the log density, where it still pays
+_HEAVY = 1.0  # how far above the normal the log density may be at twice the usual distance
+_WORTHWHILE = 0.25  # share of all rows beyond which a test is better done with all of them
+_FEW_ROWS = 1000
+_MOST_ITERATIONS = 40
+
+
+class Pilot(NamedTuple):
+    """How the posterior compares with the normal distribution at its mode.
+
+    Args:
+        misfit: Standard deviation, over draws of the normal, of what it misses of the log density.
+        excess: Largest amount by which the log density exceeds the normal's at twice the usual distance.
+        rows_needed: Rows that a minibatch test needs for a step between draws of the normal.
+        rows_drawn: Rows that an exact subsampling test draws for such a step; infinite without bounds.
+        rows_read: Rows that it took to find out.
+    """
+
+    misfit: float
+    excess: float
+    rows_needed: float
+    rows_drawn: float
+    rows_read: int
+
+
+def plan(posterior: Posterior, init: PyTree, num_chains: int, rng_key: Array, *, progress: bool) -> Start:
+    """Finds the mode, looks around it, and picks control variate, proposal and rule."""
+    start = default_start(posterior) if init is None else init
+    positions = checks.one_position_per_chain(posterior, start, num_chains)
+    first = jax.tree.map(lambda leaf: leaf[0], positions)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # what did not converge is dealt with here
+        found = mode(posterior, first, max_iterations=_MOST_ITERATIONS, progress=progress)
+    if found.reason.startswith(NO_OPTIMUM):
+        raise ValueError(f"the posterior cannot be sampled: {found.reason}")
+    rows_read = found.rows_read
+    centre = jax.tree.map(jnp.asarray, found.position)
+    if not found.converged:
+        # A search that failed may have ended anywhere, even outside the support.
+        at_start, at_end = log_densities(posterior, [first, centre])
+        centre = centre if at_end > at_start else first
+        rows_read += 2 * posterior.num_rows
+    controlled = _expand(posterior, centre)
+    rows_read += controlled.rows_read
+    factor = covariance_factor(controlled.precision)
+    if factor is None:
+        _refuse_improper(posterior, controlled.precision, converged=found.converged)
+        return _without_a_normal(posterior, centre, num_chains, rows_read, "no maximum with a curvature all around")
+    _check_digits(centre, factor)
+    if not found.converged:
+        reason = "no maximum inside its support (if it lies on a boundary, transform that parameter)"
+        return _without_a_normal(posterior, centre, num_chains, rows_read, reason, factor)
+    others, more_rows = other_modes(posterior, centre, factor, rng_key)
+    rows_read += more_rows
+    if others:
+        return _between_modes(posterior, [centre, *others], factor, num_chains, rows_read)
+    pilot = look_around(controlled.posterior, centre, factor, rng_key)
+    rows_read += pilot.rows_read
+    proposal, why_proposal, normal = _choose_proposal(centre, factor, pilot)
+    rule, why_rule = _choose_rule(controlled.posterior, pilot)
+    starts = _starts(posterior, centre, factor if normal else None, num_chains, rng_key)
+    target, used = (posterior, None) if isinstance(rule, Exact) else (controlled.posterior, controlled)
+    choices = (
+        f"found the mode and the curvature there in {rows_read / posterior.num_rows:.1f} passes over "
+        f"{posterior.num_rows:,} rows",
+        why_proposal,
+        why_rule,
+    )
+    doubts = () if normal else ("the posterior is far from normal; look at R-hat and the traces before you trust it",)
+    return Start(target, MetropolisHastings(proposal, rule), starts, rows_read, used, choices, doubts)
+
+
+def look_around(
+    posterior: ControlledPosterior, centre: PyTree, factor: Real[np.ndarray, "d d"], rng_key: Array
+) -> Pilot:
+    """Compares the posterior with the normal at its mode, at draws of the normal, from a few thousand rows."""
+    flat, unravel = ravel_pytree(centre)
+    num_rows = posterior.num_rows
+    count = min(_PILOT_ROWS, max(num_rows // 4, min(num_rows, 500)))
+    generator = np.random.default_rng(np.asarray(jax.random.key_data(as_key(rng_key))))
+    normal = generator.normal(size=(_PILOT_POINTS, len(factor)))
+    points = np.concatenate([normal, 2 * normal]) @ factor.T
+    rows = np.sort(generator.choice(num_rows, count, replace=False))
+    rows = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)[rows]), posterior.data)
+    known, left = _log_ratios(posterior, unravel, jnp.asarray(points, flat.dtype), rows)
+    known, left = np.asarray(known, float), np.asarray(left, float)
+    misses = known + num_rows * left.mean(axis=1) + np.sum(np.concatenate([normal, 2 * normal]) ** 2, axis=1) / 2
+    near, far = misses[:_PILOT_POINTS], misses[_PILOT_POINTS:]
+    steps = left[: _PILOT_POINTS - 1] - left[1:_PILOT_POINTS]
+    noise = float(np.mean(np.var(steps, axis=1))) * num_rows**2
+    drawn = math.inf
+    if isinstance(posterior.bounds, RowBounds):
+        drawn = float(np.mean(_expected_draws(posterior, unravel, jnp.asarray(points[:_PILOT_POINTS], flat.dtype))))
+    # An estimate from some of the rows is itself uncertain; that is no misfit of the posterior.
+    uncertain = np.mean(np.var(left[:_PILOT_POINTS], axis=1)) * num_rows**2 / count * (1 - count / num_rows)
+    misfit = math.sqrt(max(float(np.var(near)) - uncertain, 0.0)) if np.all(np.isfinite(near)) else math.inf
+    error = np.sqrt(np.var(left[_PILOT_POINTS:], axis=1) / count * (1 - count / num_rows)) * num_rows
+    excess = float(np.max(far - 3 * error)) if np.all(np.isfinite(far)) else math.inf
+    needed = 1.5 * noise / (1 + 1.5 * noise / num_rows)
+    return Pilot(misfit, excess, needed, drawn, 2 * _PILOT_POINTS * count)
+
+
+@eqx.filter_jit
+def _log_ratios(posterior: ControlledPosterior, unravel: Callable, steps: Array, rows: PyTree) -> tuple[Array, Array]:
+    """From the centre: what needs no rows, and what each row adds."""
+    model = eqx.tree_at(lambda p: p.data, posterior, None)
+    centre = posterior.expansion.centre
+
+    def one(step: Array) -> tuple[Array, Array]:
+        old, new = unravel(centre), unravel(centre + step)
+        return model.offset(old, new), model.log_ratios(old, new, rows)
+
+    with jax.default_matmul_precision("highest"):
+        return jax.lax.map(one, steps)
+
+
+@eqx.filter_jit
+def _expected_draws(posterior: ControlledPosterior, unravel: Callable, steps: Array) -> Array:
+    """Of an exact subsampling rule, for steps from each point to the next."""
+    centre, bounds = posterior.expansion.centre, posterior.bounds
+    changes = jax.vmap(lambda a, b: bounds.mean_change(unravel(centre + a), unravel(centre + b)))(steps[:-1], steps[1:])
+    return changes * (posterior.num_rows / posterior.temperature.astype(changes.dtype))
+
+
+def _starts(posterior: Posterior, centre: PyTree, factor: np.ndarray | None, num_chains: int, rng_key: Array) -> PyTree:
+    """Draws of the normal, so that R-hat has something to compare; the mode, if there is no normal or it leaves the
+    prior's support."""
+    flat, unravel = ravel_pytree(centre)
+    at_mode = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num_chains, *leaf.shape)), centre)
+    if factor is None:
+        return at_mode
+    noise = jax.random.normal(jax.random.fold_in(as_key(rng_key), 1), (num_chains, flat.size), flat.dtype)
+    apart = jax.vmap(lambda z: unravel(flat + jnp.asarray(factor, flat.dtype) @ z))(noise)
+    priors = jax.vmap(lambda position: jnp.asarray(posterior.log_prior(position)))(apart)
+    return apart if np.all(np.isfinite(priors)) else at_mode
+
+
+def _expand(posterior: Posterior, centre: PyTree) -> Controlled:
+    size = ravel_pytree(centre)[0].size
+    return Taylor(2 if size <= _LARGEST_MATRIX else 1).expand(posterior, centre)
+
+
+def _choose_proposal(centre: PyTree, factor: np.ndarray, pilot: Pilot) -> tuple[Proposal, str, bool]:
+    if pilot.misfit < _NEARLY_NORMAL and pilot.excess < _HEAVY:
+        why = (
+            f"the posterior is close to normal (what that misses of its log density varies by {pilot.misfit:.2g}), "
+            "so proposals are CrankNicolson steps, with beta tuned in warm-up"
+        )
+        return CrankNicolson(centre, factor, 1.0), why, True
+    tails = f"{pilot.excess:.2g} above it in the tails" if math.isfinite(pilot.excess) else "not finite everywhere"
+    why = (
+        f"the posterior is not normal (what the normal misses of its log density varies by {pilot.misfit:.2g}; it is "
+        f"{tails}), so proposals are RandomWalk steps in the shape of the curvature, tuned in warm-up"
+    )
+    return RandomWalk(factor * 2.4 / math.sqrt(len(factor))), why, False
+
+
+def _choose_rule(posterior: ControlledPosterior, pilot: Pilot) -> tuple[AcceptanceRule, str]:
+    num_rows = posterior.num_rows
+    order = posterior.expansion.order
+    if num_rows <= _FEW_ROWS:
+        return Exact(), f"with {num_rows} rows every test reads all of them (Exact)"
+    if pilot.rows_drawn < _WORTHWHILE * num_rows:
+        size = int(np.clip(8 * math.ceil((pilot.rows_drawn + math.sqrt(pilot.rows_drawn)) / 8), 8, 256))
+        why = (
+            f"the model bounds what a row can add to its Taylor expansion (order {order}), so tests are exact and read "
+            f"about {pilot.rows_drawn:.2g} rows (MHSS)"
+        )
+        return MHSS(order=order, batch_size=size), why
+    if pilot.rows_needed < _WORTHWHILE * num_rows:
+        why = (
+            f"there are no bounds on what a row can say, so tests take means of about {max(pilot.rows_needed, 82):.0f} "
+            f"rows, less their Taylor expansion (order {order}), for normal (MHMinibatch)"
+        )
+        return MHMinibatch(), why
+    why = (
+        f"the Taylor expansion is too poor for subsampling to pay (a test would need about "
+        f"{min(pilot.rows_needed, pilot.rows_drawn):,.0f} rows), so every test reads all {num_rows:,} rows (Exact): "
+        "right, and slow"
+    )
+    return Exact(), why
+
+
+def _without_a_normal(
+    posterior: Posterior,
+    centre: PyTree,
+    num_chains: int,
+    rows_read: int,
+    reason: str,
+    factor: np.ndarray | None = None,
+) -> Start:
+    """Where there is no normal approximation: a random walk and all rows."""
+    scale = 0.1 if factor is None else factor
+    stay = _starts(posterior, centre, None, num_chains, as_key(0))
+    choices = (
+        f"the posterior has {reason}, so proposals are RandomWalk steps, tuned in warm-up, and every test reads all "
+        f"{posterior.num_rows:,} rows (Exact): right, and slow",
+    )
+    doubts = (f"the posterior has {reason}; look at R-hat and at the traces before you trust it",)
+    return Start(posterior, MetropolisHastings(RandomWalk(scale), Exact()), stay, rows_read, None, choices, doubts)
+
+
+def _between_modes(
+    posterior: Posterior, modes: list[PyTree], factor: np.ndarray, num_chains: int, rows_read: int
+) -> Start:
+    """Chains start at all modes in turn, so that they cannot agree by all being in the same one."""
+    starts = [modes[chain % len(modes)] for chain in range(num_chains)]
+    positions = jax.tree.map(lambda *leaves: jnp.stack(leaves), *starts)
+    choices = (
+        f"found {len(modes)} modes, so chains start at all of them, proposals are RandomWalk steps in the shape of "
+        f"the first, and every test reads all {posterior.num_rows:,} rows (Exact): right if chains cross between them",
+    )
+    doubts = (
+        f"the posterior has at least {len(modes)} modes; unless R-hat says that chains cross between them, the draws "
+        "say nothing of how much each weighs. Sample at a higher temperature, or each mode by itself",
+    )
+    kernel = MetropolisHastings(RandomWalk(factor * 2.4 / math.sqrt(len(factor))), Exact())
+    return Start(posterior, kernel, positions, rows_read, None, choices, doubts)
+
+
+def _refuse_improper(posterior: Posterior, precision: np.ndarray, *, converged: bool) -> None:
+    """A posterior that is flat in some direction cannot be sampled."""
+    del posterior
+    scale = np.sqrt(np.maximum(np.abs(np.diag(precision)), np.finfo(float).tiny))
+    values, vectors = np.linalg.eigh(precision / np.outer(scale, scale))
+    if values[0] < -1e-6 * values[-1] and not converged:
+        return  # not a maximum at all
+    loud = np.flatnonzero(np.abs(vectors[:, 0]) > 0.1)
+    named = ", ".join(str(index) for index in loud[:8])
+    raise ValueError(
+        f"the Hessian at the mode is singular: the posterior is flat in a direction that involves coordinates {named}. "
+        "Drop collinear columns or give these coordinates a prior; separable data need a prior as well"
+    )
+
+
+def _check_digits(centre: PyTree, factor: np.ndarray) -> None:
+    """Positions must be finer than the posterior is wide."""
+    flat = ravel_pytree(centre)[0]
+    width = np.sqrt(np.sum(factor**2, axis=1))
+    grid = float(jnp.finfo(flat.dtype).eps) * np.abs(np.asarray(flat, float))
+    worst = int(np.argmax(grid / width))
+    if grid[worst] > 0.01 * width[worst]:
+        raise ValueError(
+            f"{flat.dtype.name} is too coarse here: coordinate {worst} is near {float(flat[worst]):.6g}, with a "
+            f"posterior standard deviation of {width[worst]:.2g}. Run in float64: call "
+            'jax.config.update("jax_enable_x64", True) first; or measure it from nearer by'
+        )

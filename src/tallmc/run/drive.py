@@ -1,0 +1,104 @@
+"""The host loop: blocks of transitions, and between them progress, Ctrl-C, and a look at where the chains are."""
+
+import time
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from tallmc.control_variates import Controlled
+from tallmc.progress import is_watched, progress_bar, stop_on_interrupt
+from tallmc.run.chain import Chain, Problem, draw_like, restart_chain
+from tallmc.run.drivers import Driver
+from tallmc.run.recentre import NUM_LOOKS, Recentred, recentre
+from tallmc.run.records import Draw, Layout
+from tallmc.run.start import make_feed
+
+_SECONDS_PER_BLOCK = 0.3
+_FIRST_BLOCK = 16
+
+
+class Driven(NamedTuple):
+    """What came of it.
+
+    Args:
+        chains: As they ended.
+        draws: Theirs, (chain, draw, ...).
+        seconds: That it took to move them.
+        moved: The expansion that took the place of the first one, if it had to be moved.
+    """
+
+    chains: Chain
+    draws: Draw
+    seconds: float
+    moved: Recentred | None
+
+
+def drive(
+    driver: Driver,
+    problem: Problem,
+    chains: Chain,
+    num_samples: int,
+    num_warmup: int,
+    *,
+    show: bool,
+    controlled: Controlled | None,
+) -> Driven:
+    """Runs blocks of transitions until every chain has all its draws, or the user has had enough."""
+    layout = Layout(draw_like(problem, jax.tree.map(lambda leaf: leaf[0], chains)))
+    total = num_warmup + num_samples
+    show = show and is_watched()
+    room = (chains.finished.shape[0], num_samples)
+    looks, look_at, moved = [], [], None
+    if controlled is not None and num_warmup >= 2 * NUM_LOOKS:
+        look_at = [num_warmup * k // (2 * NUM_LOOKS) for k in range(1, NUM_LOOKS + 1)]
+    with progress_bar(total, num_warmup, show=show) as update, stop_on_interrupt() as interrupted:
+        started = time.perf_counter()
+        work = driver.load(problem, chains, layout.empty(room))
+        for until in _blocks(total, look_at):
+            before = int(driver.finished(work).min())
+            work = driver.advance(problem, work, until)
+            if show:
+                update(until, layout.unpack(driver.peek(work, before - num_warmup, until - num_warmup)).stats)
+            if interrupted():
+                break
+            if until in look_at:
+                positions = jax.vmap(problem.kernel.position)(driver.chains(work).state)
+                looks.append(jax.tree.map(np.asarray, positions))
+                if until == look_at[-1] and (moved := recentre(controlled, looks)) is not None:  # pyright: ignore
+                    problem, rows_read = _around(problem, moved)
+                    moved = moved._replace(rows_read=moved.rows_read + rows_read)
+                    work = driver.load(problem, _restart(problem, driver.chains(work)), layout.empty(room))
+        seconds = time.perf_counter() - started
+    chains, filled = driver.unload(work)
+    drawn = int(np.clip(int(chains.finished.min()) - num_warmup, 0, num_samples))
+    if drawn == 0:
+        raise KeyboardInterrupt("stopped during warm-up: no draws to return")
+    draws = layout.unpack({name: array[:, :drawn] for name, array in filled.items()})
+    return Driven(chains, draws, seconds, moved)
+
+
+def _around(problem: Problem, moved: Recentred) -> tuple[Problem, int]:
+    """The problem with another expansion: the same rows, weighed anew if they are."""
+    posterior = moved.controlled.posterior
+    feed, rows_read = make_feed(type(problem.feed), posterior, problem.kernel)
+    arranged = eqx.tree_at(lambda p: p.data, posterior, problem.posterior.data)
+    return problem._replace(posterior=arranged, feed=feed), rows_read
+
+
+@eqx.filter_jit
+def _restart(problem: Problem, chains: Chain) -> Chain:
+    return jax.vmap(lambda chain: restart_chain(problem, chain))(chains)
+
+
+def _blocks(total: int, stops: list[int]) -> Iterator[int]:
+    """Targets such that a block takes a fraction of a second, whatever a transition takes; `stops` are among them."""
+    finished, block = 0, _FIRST_BLOCK
+    while finished < total:
+        started, before = time.perf_counter(), finished
+        finished = min([total, finished + block, *(stop for stop in stops if stop > finished)])
+        yield finished
+        seconds = (time.perf_counter() - started) * block / (finished - before)
+        block = max(1, int(block * np.clip(_SECONDS_PER_BLOCK / max(seconds, 1e-6), 0.1, 8)))

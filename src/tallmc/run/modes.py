@@ -1,0 +1,90 @@
+"""Is there another mode? Searches from elsewhere, on few rows first."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, PyTree, Real
+
+from tallmc.derivatives import likelihood_sums
+from tallmc.keys import as_key
+from tallmc.linear_predictor import LinearPredictor
+from tallmc.optimise.mode import mode
+from tallmc.posterior import Posterior
+
+_NUM_STARTS = 6
+_ROWS = 1000
+_APART = 6.0  # posterior standard deviations between modes that are two
+_NEGLIGIBLE = 30.0  # log density by which a mode that does not matter is below the best
+
+
+def other_modes(
+    posterior: Posterior, centre: PyTree, factor: Real[np.ndarray, "d d"], rng_key: Array
+) -> tuple[list[PyTree], int]:
+    """Modes that matter besides the one at `centre`, and the rows that it took to look for them.
+
+    Searches start at random places, some far beyond the width of the posterior of a thousand rows, and follow that
+    posterior to its modes; those that are modes of all rows too are kept. No search can prove that there are no others.
+    A likelihood whose logarithm is concave needs none.
+    """
+    likelihood = posterior.log_likelihood
+    if isinstance(likelihood, LinearPredictor) and likelihood.link.concave:
+        return [], 0
+    flat, unravel = ravel_pytree(jax.tree.map(jnp.asarray, centre))
+    here = np.asarray(flat, float)
+    generator = np.random.default_rng(np.asarray(jax.random.key_data(as_key(rng_key))))
+    few = _some_rows(posterior, generator)
+    width = np.sqrt(np.sum(factor**2, axis=1) * posterior.num_rows / few.num_rows)
+    found, rows_read = [], 0
+    for start in range(_NUM_STARTS):
+        spread = (np.abs(here) + 10 * width) * (1 if start % 2 else 0.3)
+        guess = unravel(jnp.asarray(spread * generator.normal(size=len(here)), flat.dtype))
+        rough, rows = _search(few, guess)
+        rows_read += rows
+        known = [here, *found]
+        if rough is None or _near(rough, known, factor * np.sqrt(posterior.num_rows / few.num_rows)):
+            continue
+        exact, rows = _search(posterior, unravel(jnp.asarray(rough, flat.dtype)))
+        rows_read += rows
+        if exact is not None and not _near(exact, known, factor):
+            found.append(exact)
+    modes = [unravel(jnp.asarray(position, flat.dtype)) for position in found]
+    if modes:
+        heights = log_densities(posterior, [centre, *modes])
+        rows_read += len(heights) * posterior.num_rows
+        modes = [mode for mode, height in zip(modes, heights[1:], strict=True) if height > heights[0] - _NEGLIGIBLE]
+    return modes, rows_read
+
+
+def _some_rows(posterior: Posterior, generator: np.random.Generator) -> Posterior:
+    count = min(_ROWS, posterior.num_rows)
+    rows = np.sort(generator.choice(posterior.num_rows, count, replace=False))
+    data = jax.tree.map(lambda leaf: np.asarray(leaf)[rows], posterior.data)
+    return Posterior(posterior.log_likelihood, data, posterior.log_prior, posterior.temperature)
+
+
+def _search(posterior: Posterior, guess: PyTree) -> tuple[np.ndarray | None, int]:
+    try:
+        found = mode(posterior, guess, progress=False)
+    except ValueError:  # the guess lies outside the support
+        return None, 0
+    position = np.asarray(ravel_pytree(found.position)[0], float)
+    return (position if found.converged else None), found.rows_read
+
+
+def _near(position: np.ndarray, others: list[np.ndarray], factor: np.ndarray) -> bool:
+    distances = [np.linalg.norm(np.linalg.solve(factor, position - other)) for other in others]
+    return bool(min(distances) < _APART * np.sqrt(len(position)))
+
+
+def log_densities(posterior: Posterior, positions: list[PyTree]) -> list[float]:
+    """Unnormalised, on all rows; reads all of them for each position."""
+    model = eqx.tree_at(lambda p: (p.data, p.bounds), posterior, (None, None), is_leaf=lambda leaf: leaf is None)
+    data = jax.tree.map(np.asarray, posterior.data)
+    heights = []
+    for position in positions:
+        flat, unravel = ravel_pytree(position)
+        value, _, _ = likelihood_sums(model, unravel, flat, data, curvature=False)
+        heights.append(float(posterior.log_prior(position)) + value / float(posterior.temperature))
+    return heights

@@ -1,0 +1,59 @@
+"""Moves a Taylor expansion to where the chains are, if they turn out to be elsewhere."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jaxtyping import PyTree, Real
+
+from tallmc.control_variates import Controlled, Taylor
+
+NUM_LOOKS = 8
+_FAR_SHARE = 0.2
+
+
+class Recentred(NamedTuple):
+    """A posterior with its new expansion, the rows that it took, and why it was moved."""
+
+    controlled: Controlled
+    rows_read: int
+    reason: str
+
+
+def far_from(precision: Real[np.ndarray, "d d"], centre: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """Which points are further away than a normal posterior would ever be.
+
+    Args:
+        precision: Of the normal.
+        centre: Its mean.
+        points: One a line.
+    """
+    away, size = points - centre, len(centre)
+    squares = np.einsum("ij,jk,ik->i", away, precision, away)
+    return squares > size + 6 * np.sqrt(2 * size) + 20
+
+
+def recentre(controlled: Controlled, looks: list[PyTree]) -> Recentred | None:
+    """Expands anew at the mean of where the chains were, if too many looks found them far from the expansion.
+
+    Args:
+        controlled: The posterior and its expansion.
+        looks: Positions of all chains, at several times of the first half of warm-up.
+    """
+    posterior = controlled.posterior
+    late = looks[len(looks) // 2 :]
+    points = np.concatenate([np.asarray(jax.vmap(lambda p: ravel_pytree(p)[0])(look), float) for look in late])
+    share = float(np.mean(far_from(controlled.precision, np.asarray(posterior.expansion.centre, float), points)))
+    if share <= _FAR_SHARE:
+        return None
+    one = jax.tree.map(lambda leaf: leaf[0], looks[0])
+    flat, unravel = ravel_pytree(one)
+    plain = posterior.without_expansion()
+    moved = Taylor(posterior.expansion.order).expand(plain, unravel(jnp.asarray(points.mean(axis=0), flat.dtype)))
+    reason = (
+        f"{100 * share:.0f} % of the looks at the chains found them far from the Taylor expansion (more than "
+        f"{100 * _FAR_SHARE:.0f} % is too much), so it was moved to their mean half-way through warm-up"
+    )
+    return Recentred(moved, moved.rows_read, reason)

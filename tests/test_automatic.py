@@ -1,0 +1,174 @@
+"""`tm.sample(posterior)`: right where it is sure, and unsure where it cannot be right."""
+
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import integrate
+
+import tallmc as tm
+from tests.registry import real
+
+
+def plain_logistic(position, row):
+    z = row["x"] @ position
+    return -jax.nn.softplus((1 - 2 * row["y"].astype(z.dtype)) * z)
+
+
+def normal_prior(position):
+    return -0.5 * jnp.sum(position**2)
+
+
+def rule_of(run):
+    return type(run.kernel.rule).__name__
+
+
+def exact_run(posterior, num_samples=4000):
+    """A long run of the same kernel with the test on all rows."""
+    found = tm.optimise.mode(posterior, progress=False)
+    factor = np.linalg.cholesky(np.linalg.inv(found.hessian))
+    kernel = tm.MetropolisHastings(tm.CrankNicolson(found.position, factor, 1.0), tm.Exact())
+    return tm.sample(posterior, kernel, init=found.position, num_samples=num_samples, num_warmup=100, num_chains=2)
+
+
+def compare(run, reference):
+    """Means within 0.15 sds (5 standard errors of the reference) and sds within 10 %."""
+    draws, truth = (np.asarray(r.samples, float).reshape(-1, r.samples.shape[-1]) for r in (run, reference))
+    assert np.all(np.abs(draws.mean(axis=0) - truth.mean(axis=0)) < 0.15 * truth.std(axis=0))
+    np.testing.assert_allclose(draws.std(axis=0), truth.std(axis=0), rtol=0.1)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    X, y, _ = tm.models.generate_logistic(20_000, 3, seed=2)
+    return np.asarray(real(X)), np.asarray(real(y))
+
+
+@pytest.fixture(scope="module")
+def automatic(rows):
+    return tm.sample(tm.models.logistic_regression(*rows))
+
+
+def test_a_model_with_bounds_is_sampled_exactly(rows, automatic, capsys):
+    assert rule_of(automatic) == "MHSS"
+    assert automatic.kernel.rule.guarantee is tm.Guarantee.EXACT
+    assert automatic.stats["rows"].mean() < 5
+    assert automatic.setup_rows < 30 * 20_000
+    compare(automatic, exact_run(tm.models.logistic_regression(*rows)))
+
+
+def test_the_choice_is_told_and_the_audit_is_in_the_summary(automatic):
+    assert "MHSS" in " ".join(automatic.choices)
+    assert automatic.audit.error_rate == 0
+    assert len(automatic.audit.accepted) == 64
+    assert automatic.audit.rows_read == 64 * 20_000
+    assert str(automatic.audit) in str(automatic.summary())
+
+
+def test_a_likelihood_without_bounds_is_sampled_by_minibatches(rows, capsys):
+    posterior = tm.Posterior(plain_logistic, {"x": rows[0], "y": rows[1]}, normal_prior)
+    run = tm.sample(posterior)
+    assert rule_of(run) == "MHMinibatch"
+    assert run.stats["rows"].mean() < 200
+    assert run.audit.interval[1] < 0.05
+    assert capsys.readouterr().out.count("tallmc:") == 1
+    compare(run, exact_run(tm.models.logistic_regression(*rows)))
+
+
+def test_badly_scaled_columns_are_no_trouble(rows):
+    scale = np.asarray(real([1.0, 1e4, 1e-3]))
+    posterior = tm.models.logistic_regression(rows[0] * scale, rows[1], prior_precision=scale**2)
+    run = tm.sample(posterior)
+    assert rule_of(run) == "MHSS"
+    draws = np.asarray(run.samples, float).reshape(-1, 3) * np.asarray(scale, float)
+    reference = np.asarray(exact_run(tm.models.logistic_regression(*rows)).samples, float).reshape(-1, 3)
+    assert np.all(np.abs(draws.mean(axis=0) - reference.mean(axis=0)) < 0.15 * reference.std(axis=0))
+
+
+def test_two_modes_are_found_and_said():
+    posterior = tm.models.gaussian_mixture(np.asarray(real(tm.models.generate_mixture(20_000))))
+    with pytest.warns(UserWarning, match="at least 2 modes"):
+        run = tm.sample(posterior, init=np.array([0.1, 0.9]), num_samples=200, num_warmup=200)
+    assert rule_of(run) == "Exact"
+    second = np.asarray(run.samples)[..., 1]
+    assert second.min() < -0.5
+    assert second.max() > 0.5
+    assert "R-hat" in str(run.summary())
+
+
+def test_heavy_tails_are_noticed_and_sampled():
+    """Four rows with Cauchy noise: a normal at the mode would lose the tails. Quantiles by quadrature."""
+    rows = np.asarray(real([-3.0, 0.0, 1.0, 4.0]))
+    posterior = tm.Posterior(lambda place, row: -jnp.log1p((row - place) ** 2), rows)
+    with pytest.warns(UserWarning, match="far from normal"):
+        run = tm.sample(posterior, init=0.0, num_samples=20_000, num_warmup=500)
+    assert type(run.kernel.proposal).__name__ == "RandomWalk"
+
+    def density(place):
+        return np.prod(1 / (1 + (np.array([-3.0, 0.0, 1.0, 4.0]) - place) ** 2))
+
+    whole = integrate.quad(density, -200, 200, points=[-3, 0, 1, 4], limit=400)[0]
+    beyond = 1 - integrate.quad(density, -4, 5, points=[-3, 0, 1, 4])[0] / whole
+    found = np.mean((run.samples < -4) | (run.samples > 5))
+    assert abs(found - beyond) < 0.3 * beyond
+
+
+def test_a_poor_expansion_falls_back_to_all_rows_and_says_so():
+    """The log likelihood has a kink at the mode: no expansion helps."""
+    rows = np.asarray(real(np.random.default_rng(0).normal(size=2001)))
+    posterior = tm.Posterior(lambda place, row: -jnp.abs(row - place) * 3, rows, lambda place: -0.5 * 1e-3 * place**2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        run = tm.sample(posterior, init=0.3, num_samples=2000, num_warmup=300)
+    median = np.median(rows)
+    assert abs(np.mean(run.samples) - median) < 0.05
+    assert rule_of(run) == "Exact"
+    assert "all 2,001 rows" in " ".join(run.choices)
+
+
+def test_a_boundary_is_named():
+    rows = np.asarray(real(np.random.default_rng(0).exponential(size=3000) * 0.01))
+    posterior = tm.Posterior(
+        lambda place, row: -0.5 * (row + place) ** 2, rows, lambda place: jnp.where(place < 0, -jnp.inf, 0.0)
+    )
+    with pytest.warns(UserWarning, match="boundary"):
+        run = tm.sample(posterior, init=0.5, num_samples=500, num_warmup=300)
+    assert np.all(np.asarray(run.samples) >= 0)
+    assert run.audit.error_rate == 0
+
+
+@pytest.mark.parametrize("case", ["collinear", "separable"])
+def test_improper_posteriors_are_refused(rows, case):
+    X, y = rows
+    if case == "collinear":
+        X = np.concatenate([X, X[:, 1:2]], axis=1)
+    else:
+        y = (X[:, 1] > 0).astype(X.dtype)
+    with pytest.raises(ValueError, match="flat in a direction" if case == "collinear" else "separable"):
+        tm.sample(tm.models.logistic_regression(X, y, prior_precision=0.0))
+
+
+def test_float32_that_is_too_coarse_is_refused():
+    if jnp.result_type(float) == jnp.float64:
+        pytest.skip("float64 is fine enough")
+    rows = np.random.default_rng(0).normal(1e6, 1e-2, size=3000).astype(np.float32)
+    posterior = tm.Posterior(lambda place, row: -0.5 * ((row - place) * 100) ** 2, rows)
+    with pytest.raises(ValueError, match="float32 is too coarse"):
+        tm.sample(posterior, init=1e6)
+
+
+def test_an_expansion_in_the_wrong_place_is_moved(rows, capsys):
+    posterior = tm.models.logistic_regression(*rows)
+    found = tm.optimise.mode(posterior, progress=False)
+    factor = np.linalg.cholesky(np.linalg.inv(found.hessian))
+    kernel = tm.MetropolisHastings(tm.RandomWalk(factor), tm.MHMinibatch())
+    wrong = tm.Taylor(2, at=np.asarray(found.position) + 0.5)
+    run = tm.sample(posterior, kernel, init=found.position, control_variate=wrong, num_warmup=400, num_samples=400)
+    assert "was moved to their mean" in capsys.readouterr().out
+    assert "was moved" in " ".join(run.choices)
+    assert run.stats["rows"].mean() < 500
+    still = tm.sample(posterior, kernel, init=found.position, control_variate=wrong, num_warmup=0, num_samples=100)
+    assert still.stats["rows"].mean() > 5 * run.stats["rows"].mean()
+    assert run.setup_rows >= still.setup_rows + 2 * 20_000
