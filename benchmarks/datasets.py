@@ -39,3 +39,37 @@ def threes(num_components: int = 50) -> tuple[np.ndarray, np.ndarray, np.ndarray
     directions = np.linalg.eigh((train.T @ train).astype(np.float64))[1][:, -num_components:].astype(np.float32)
     one, other = (np.column_stack([np.ones(len(part), np.float32), part @ directions]) for part in (train, test))
     return one, labels[0], other, labels[1]
+
+
+def standardised(columns: np.ndarray) -> np.ndarray:
+    """Mean 0 and standard deviation 1."""
+    return (columns - columns.mean(axis=0)) / columns.std(axis=0)
+
+
+def covertype() -> tuple[np.ndarray, np.ndarray]:
+    """Forest cover of class 2 against the rest: ten standardised measurements and 44 indicators (581,012 rows)."""
+    with np.load(FOLDER / "covertype.npz") as file:
+        X, y = file["X"].astype(np.float32), file["y"] == 2
+    X[:, :10] = standardised(X[:, :10].astype(np.float64))
+    return X, y.astype(np.float32)
+
+
+def adult() -> tuple[np.ndarray, np.ndarray]:
+    """Income above 50,000 by an intercept and 123 indicators (a9a, 32,561 rows)."""
+    with np.load(FOLDER / "a9a.npz") as file:
+        X, y = file["X_train"].astype(np.float32), file["y_train"].astype(np.float32)
+    return np.column_stack([np.ones(len(X), np.float32), X]), y
+
+
+def delays() -> tuple[np.ndarray, np.ndarray]:
+    """A flight more than 15 minutes late, by distance, time of day, weekday and month (3,000,000 rows, 18 columns)."""
+    with np.load(FOLDER / "flights3m.npz") as file:
+        minute, delay, distance = file["minute"].astype(np.int64), file["delay"], file["distance"].astype(np.float64)
+    day, angle = minute // 1440, 2 * np.pi * (minute % 1440) / 1440
+    month = (np.datetime64("2001-01-01") + day).astype("datetime64[M]").astype(int) % 12
+    miles = standardised(distance)
+    waves = [wave(harmonic * angle) for harmonic in (1, 2) for wave in (np.sin, np.cos)]
+    weekdays = [day % 7 == which for which in range(1, 7)]
+    months = [month == which for which in range(1, 6)]
+    columns = [np.ones(len(minute)), miles, standardised(miles**2), *waves, *weekdays, *months]
+    return np.stack(columns, axis=1, dtype=np.float32, casting="unsafe"), (delay > 15).astype(np.float32)

@@ -152,7 +152,8 @@ def test_full_precision_is_asked_for():
 
     rows = np.asarray(real(np.ones((100, 2))))
     posterior = tm.Posterior(log_likelihood, rows, temperature=10.0)
-    tm.sample(posterior, init=real([0.0, 0.0]), num_samples=2, num_warmup=0, num_chains=1, progress=False)
+    kernel = tm.MetropolisHastings(tm.RandomWalk(0.1), tm.MHMinibatch())
+    tm.sample(posterior, kernel, init=real([0.0, 0.0]), num_samples=2, num_warmup=0, num_chains=1, progress=False)
     assert "highest" in seen
 
 

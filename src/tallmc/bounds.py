@@ -54,6 +54,20 @@ class RowBounds(Bounds):
         return self.mean.astype(reach.dtype) * reach
 
 
+class WeightedBounds(Bounds):
+    """What a row can say once it is drawn in proportion to its constant and scaled by how often it comes.
+
+    Args:
+        rows: The bounds that rows are weighted by.
+    """
+
+    rows: RowBounds
+
+    def largest_change(self, position: PyTree, proposed: PyTree) -> Real[Array, ""]:
+        """The same for all rows: that is what such weights are for."""
+        return self.rows.mean_change(position, proposed)
+
+
 class SmoothBounds(RowBounds):
     """Bounds by derivatives: by first ones for a row's log likelihood, by higher ones for what an expansion leaves."""
 

@@ -12,7 +12,7 @@ from scipy import stats
 
 from tallmc.bounds import RowBounds
 from tallmc.diagnostics.moves import Moves, log_ratio_blocks
-from tallmc.feed import IndexedFeed
+from tallmc.feed import Feed, IndexedFeed, WeightedFeed
 from tallmc.kernel import Question
 from tallmc.keys import as_key, transition_keys
 from tallmc.metropolis import MetropolisHastings, MetropolisState
@@ -79,10 +79,10 @@ def audit(run: "Run", num_steps: int = 64, rng_key: int | Array = 0) -> Audit:
         The error with an interval, and what it rests on.
 
     Example:
-        >>> import tallmc as tm
+        >>> import jax.numpy as jnp, tallmc as tm
         >>> X, y, _ = tm.models.generate_logistic(num_rows=5000, num_columns=3)
         >>> kernel = tm.MetropolisHastings(tm.RandomWalk(0.05), tm.AustereMH(0.01))
-        >>> run = tm.sample(tm.models.logistic_regression(X, y), kernel, init=[0.0, 0.0, 0.0], num_samples=200)
+        >>> run = tm.sample(tm.models.logistic_regression(X, y), kernel, init=jnp.zeros(3), num_samples=200)
         >>> tm.audit(run).error_rate < 0.2
         True
     """
@@ -174,7 +174,9 @@ def _decide_again(run: "Run", steps: _Steps, rng_key: int | Array) -> tuple[np.n
     posterior, kernel = run.posterior, run.kernel
     typical = max(float(run.stats["rows"].mean()), 1.0)
     replays = int(np.clip(posterior.num_rows / typical, 2, _REPLAYS))
-    feed = IndexedFeed(posterior.num_rows, kernel.batch_size)
+    feed = run.feed
+    if not isinstance(feed, WeightedFeed):  # any other needs its rows shuffled; a fresh order for each test needs not
+        feed = IndexedFeed(posterior.num_rows, kernel.batch_size)
     data = jax.tree.map(jnp.asarray, posterior.data)
     arranged = eqx.tree_at(lambda p: p.data, posterior, data)
     count = len(steps.accepted)
@@ -186,7 +188,7 @@ def _decide_again(run: "Run", steps: _Steps, rng_key: int | Array) -> tuple[np.n
 
 @eqx.filter_jit
 def _decide(
-    kernel: Any, posterior: Posterior, feed: IndexedFeed, states: PyTree, questions: Question, which: Array, keys: Array
+    kernel: Any, posterior: Posterior, feed: Feed, states: PyTree, questions: Question, which: Array, keys: Array
 ) -> tuple[Array, Array]:
     def one(pair: tuple[Array, Array]) -> tuple[Array, Array]:
         index, key = pair

@@ -16,6 +16,7 @@ from tallmc import checks
 from tallmc.acceptance import MHSS, Exact, MHMinibatch
 from tallmc.bounds import RowBounds
 from tallmc.control_variates import Controlled, ControlledPosterior, Taylor, covariance_factor
+from tallmc.feed import Feed, WeightedFeed
 from tallmc.kernel import AcceptanceRule, Proposal
 from tallmc.keys import as_key
 from tallmc.metropolis import MetropolisHastings
@@ -30,7 +31,7 @@ _LARGEST_MATRIX = 4096  # coordinates up to which a matrix of second derivatives
 _PILOT_POINTS = 16
 _PILOT_ROWS = 4096
 _NEARLY_NORMAL = 1.5  # spread of what the normal approximation misses of the log density, where it still pays
-_HEAVY = 1.0  # how far above the normal the log density may be at twice the usual distance
+_HEAVY = 1.0  # how far above the normal the log density may be two standard deviations further out than usual
 _WORTHWHILE = 0.25  # share of all rows beyond which a test is better done with all of them
 _FEW_ROWS = 1000
 _MOST_ITERATIONS = 40
@@ -41,7 +42,7 @@ class Pilot(NamedTuple):
 
     Args:
         misfit: Standard deviation, over draws of the normal, of what it misses of the log density.
-        excess: Largest amount by which the log density exceeds the normal's at twice the usual distance.
+        excess: Largest amount by which the log density exceeds the normal's, two standard deviations further out.
         rows_needed: Rows that a minibatch test needs for a step between draws of the normal.
         rows_drawn: Rows that an exact subsampling test draws for such a step; infinite without bounds.
         rows_read: Rows that it took to find out.
@@ -88,7 +89,7 @@ def plan(posterior: Posterior, init: PyTree, num_chains: int, rng_key: Array, *,
     pilot = look_around(controlled.posterior, centre, factor, rng_key)
     rows_read += pilot.rows_read
     proposal, why_proposal, normal = _choose_proposal(centre, factor, pilot)
-    rule, why_rule = _choose_rule(controlled.posterior, pilot)
+    rule, feed, why_rule = _choose_rule(controlled.posterior, pilot)
     starts = _starts(posterior, centre, factor if normal else None, num_chains, rng_key)
     target, used = (posterior, None) if isinstance(rule, Exact) else (controlled.posterior, controlled)
     choices = (
@@ -98,7 +99,7 @@ def plan(posterior: Posterior, init: PyTree, num_chains: int, rng_key: Array, *,
         why_rule,
     )
     doubts = () if normal else ("the posterior is far from normal; look at R-hat and the traces before you trust it",)
-    return Start(target, MetropolisHastings(proposal, rule), starts, rows_read, used, choices, doubts)
+    return Start(target, MetropolisHastings(proposal, rule), starts, rows_read, used, feed, choices, doubts)
 
 
 def look_around(
@@ -109,26 +110,39 @@ def look_around(
     num_rows = posterior.num_rows
     count = min(_PILOT_ROWS, max(num_rows // 4, min(num_rows, 500)))
     generator = np.random.default_rng(np.asarray(jax.random.key_data(as_key(rng_key))))
-    normal = generator.normal(size=(_PILOT_POINTS, len(factor)))
-    points = np.concatenate([normal, 2 * normal]) @ factor.T
-    rows = np.sort(generator.choice(num_rows, count, replace=False))
-    rows = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)[rows]), posterior.data)
-    known, left = _log_ratios(posterior, unravel, jnp.asarray(points, flat.dtype), rows)
-    known, left = np.asarray(known, float), np.asarray(left, float)
-    misses = known + num_rows * left.mean(axis=1) + np.sum(np.concatenate([normal, 2 * normal]) ** 2, axis=1) / 2
-    near, far = misses[:_PILOT_POINTS], misses[_PILOT_POINTS:]
-    steps = left[: _PILOT_POINTS - 1] - left[1:_PILOT_POINTS]
-    noise = float(np.mean(np.var(steps, axis=1))) * num_rows**2
-    drawn = math.inf
+    white = generator.normal(size=(_PILOT_POINTS, len(factor)))
+    white = np.concatenate([white, (1 + 2 / math.sqrt(len(factor))) * white])
+    points = jnp.asarray(white @ factor.T, flat.dtype)
+    drawn, rows_read = math.inf, 2 * _PILOT_POINTS * count
     if isinstance(posterior.bounds, RowBounds):
-        drawn = float(np.mean(_expected_draws(posterior, unravel, jnp.asarray(points[:_PILOT_POINTS], flat.dtype))))
+        # Rows by what they can say, or the few that say most would be missed.
+        weights = posterior.bounds.constants(posterior.data)
+        weights = weights / weights.sum() if weights.any() else np.full(num_rows, 1 / num_rows)
+        rows = generator.choice(num_rows, count, p=weights)
+        scale = 1 / (num_rows * weights[rows])
+        drawn = float(np.mean(_expected_draws(posterior, unravel, points[:_PILOT_POINTS])))
+        rows_read += num_rows
+    else:
+        rows, scale = generator.choice(num_rows, count, replace=False), np.ones(count)
+    known, left = _log_ratios(
+        posterior, unravel, points, jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)[rows]), posterior.data)
+    )
+    left = num_rows * scale * np.asarray(left, float)
+    variance = np.var(left, axis=1) / count * (1 if math.isfinite(drawn) else 1 - count / num_rows)
+    misses = np.asarray(known, float) + left.mean(axis=1) + np.sum(white**2, axis=1) / 2
+    near, far = misses[:_PILOT_POINTS], (misses - 3 * np.sqrt(variance))[_PILOT_POINTS:]
     # An estimate from some of the rows is itself uncertain; that is no misfit of the posterior.
-    uncertain = np.mean(np.var(left[:_PILOT_POINTS], axis=1)) * num_rows**2 / count * (1 - count / num_rows)
-    misfit = math.sqrt(max(float(np.var(near)) - uncertain, 0.0)) if np.all(np.isfinite(near)) else math.inf
-    error = np.sqrt(np.var(left[_PILOT_POINTS:], axis=1) / count * (1 - count / num_rows)) * num_rows
-    excess = float(np.max(far - 3 * error)) if np.all(np.isfinite(far)) else math.inf
-    needed = 1.5 * noise / (1 + 1.5 * noise / num_rows)
-    return Pilot(misfit, excess, needed, drawn, 2 * _PILOT_POINTS * count)
+    misfit = math.sqrt(max(float(np.var(near) - np.mean(variance[:_PILOT_POINTS])), 0.0))
+    steps = left[: _PILOT_POINTS - 1] - left[1:_PILOT_POINTS]
+    noise = 1.5 * float(np.mean(np.var(steps, axis=1)))
+    finite = bool(np.all(np.isfinite(misses)))
+    return Pilot(
+        misfit=misfit if finite else math.inf,
+        excess=float(np.max(far)) if finite else math.inf,
+        rows_needed=noise / (1 + noise / num_rows) if finite else math.inf,
+        rows_drawn=drawn,
+        rows_read=rows_read,
+    )
 
 
 @eqx.filter_jit
@@ -172,7 +186,7 @@ def _expand(posterior: Posterior, centre: PyTree) -> Controlled:
 
 
 def _choose_proposal(centre: PyTree, factor: np.ndarray, pilot: Pilot) -> tuple[Proposal, str, bool]:
-    if pilot.misfit < _NEARLY_NORMAL and pilot.excess < _HEAVY:
+    if pilot.misfit < _NEARLY_NORMAL and pilot.excess < _HEAVY + 2 * pilot.misfit:
         why = (
             f"the posterior is close to normal (what that misses of its log density varies by {pilot.misfit:.2g}), "
             "so proposals are CrankNicolson steps, with beta tuned in warm-up"
@@ -186,30 +200,36 @@ def _choose_proposal(centre: PyTree, factor: np.ndarray, pilot: Pilot) -> tuple[
     return RandomWalk(factor * 2.4 / math.sqrt(len(factor))), why, False
 
 
-def _choose_rule(posterior: ControlledPosterior, pilot: Pilot) -> tuple[AcceptanceRule, str]:
+def _choose_rule(posterior: ControlledPosterior, pilot: Pilot) -> tuple[AcceptanceRule, type[Feed] | None, str]:
     num_rows = posterior.num_rows
     order = posterior.expansion.order
     if num_rows <= _FEW_ROWS:
-        return Exact(), f"with {num_rows} rows every test reads all of them (Exact)"
+        return Exact(), None, f"with {num_rows} rows every test reads all of them (Exact)"
     if pilot.rows_drawn < _WORTHWHILE * num_rows:
         size = int(np.clip(8 * math.ceil((pilot.rows_drawn + math.sqrt(pilot.rows_drawn)) / 8), 8, 256))
         why = (
             f"the model bounds what a row can add to its Taylor expansion (order {order}), so tests are exact and read "
             f"about {pilot.rows_drawn:.2g} rows (MHSS)"
         )
-        return MHSS(order=order, batch_size=size), why
+        return MHSS(order=order, batch_size=size), None, why
     if pilot.rows_needed < _WORTHWHILE * num_rows:
-        why = (
-            f"there are no bounds on what a row can say, so tests take means of about {max(pilot.rows_needed, 82):.0f} "
-            f"rows, less their Taylor expansion (order {order}), for normal (MHMinibatch)"
+        bounded = math.isfinite(pilot.rows_drawn)
+        reason = (
+            f"exact tests would draw {pilot.rows_drawn:,.0f} rows, so tests draw rows by what they can say and take"
+            if bounded
+            else "there are no bounds on what a row can say, so tests take"
         )
-        return MHMinibatch(), why
+        why = (
+            f"{reason} the mean of about {max(pilot.rows_needed, 82):.0f} rows, less their Taylor expansion (order "
+            f"{order}), for normal (MHMinibatch)"
+        )
+        return MHMinibatch(), WeightedFeed if bounded else None, why
     why = (
         f"the Taylor expansion is too poor for subsampling to pay (a test would need about "
         f"{min(pilot.rows_needed, pilot.rows_drawn):,.0f} rows), so every test reads all {num_rows:,} rows (Exact): "
         "right, and slow"
     )
-    return Exact(), why
+    return Exact(), None, why
 
 
 def _without_a_normal(
@@ -228,7 +248,9 @@ def _without_a_normal(
         f"{posterior.num_rows:,} rows (Exact): right, and slow",
     )
     doubts = (f"the posterior has {reason}; look at R-hat and at the traces before you trust it",)
-    return Start(posterior, MetropolisHastings(RandomWalk(scale), Exact()), stay, rows_read, None, choices, doubts)
+    return Start(
+        posterior, MetropolisHastings(RandomWalk(scale), Exact()), stay, rows_read, None, None, choices, doubts
+    )
 
 
 def _between_modes(
@@ -246,7 +268,7 @@ def _between_modes(
         "say nothing of how much each weighs. Sample at a higher temperature, or each mode by itself",
     )
     kernel = MetropolisHastings(RandomWalk(factor * 2.4 / math.sqrt(len(factor))), Exact())
-    return Start(posterior, kernel, positions, rows_read, None, choices, doubts)
+    return Start(posterior, kernel, positions, rows_read, None, None, choices, doubts)
 
 
 def _refuse_improper(posterior: Posterior, precision: np.ndarray, *, converged: bool) -> None:

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from tallmc.control_variates import Controlled
+from tallmc.feed import Feed
 from tallmc.progress import is_watched, progress_bar, stop_on_interrupt
 from tallmc.run.chain import Chain, Problem, draw_like, restart_chain
 from tallmc.run.drivers import Driver
@@ -28,12 +29,14 @@ class Driven(NamedTuple):
         draws: Theirs, (chain, draw, ...).
         seconds: That it took to move them.
         moved: The expansion that took the place of the first one, if it had to be moved.
+        feed: How rows were drawn.
     """
 
     chains: Chain
     draws: Draw
     seconds: float
     moved: Recentred | None
+    feed: Feed
 
 
 def drive(
@@ -77,14 +80,13 @@ def drive(
     if drawn == 0:
         raise KeyboardInterrupt("stopped during warm-up: no draws to return")
     draws = layout.unpack({name: array[:, :drawn] for name, array in filled.items()})
-    return Driven(chains, draws, seconds, moved)
+    return Driven(chains, draws, seconds, moved, problem.feed)
 
 
 def _around(problem: Problem, moved: Recentred) -> tuple[Problem, int]:
     """The problem with another expansion: the same rows, weighed anew if they are."""
-    posterior = moved.controlled.posterior
-    feed, rows_read = make_feed(type(problem.feed), posterior, problem.kernel)
-    arranged = eqx.tree_at(lambda p: p.data, posterior, problem.posterior.data)
+    feed, arranged, rows_read = make_feed(type(problem.feed), moved.controlled.posterior, problem.kernel)
+    arranged = eqx.tree_at(lambda p: p.data, arranged, problem.posterior.data)
     return problem._replace(posterior=arranged, feed=feed), rows_read
 
 

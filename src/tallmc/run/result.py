@@ -12,6 +12,7 @@ from arviz_stats import summary as summarise  # pyright: ignore
 from jaxtyping import PyTree
 
 from tallmc.diagnostics.audit import Audit
+from tallmc.feed import Feed
 from tallmc.kernel import Kernel
 from tallmc.posterior import Posterior
 from tallmc.run.chain import Chain
@@ -36,6 +37,7 @@ class Run:
         posterior: What was sampled, with its control variate if there was one.
         num_warmup: Transitions of each chain before its first draw.
         chains: The chains as they ended: all that they would need to go on.
+        feed: How rows were drawn.
         choices: What was chosen for the caller, in words.
         doubts: Why the run may not be what the caller thinks, known before it began.
         audit: Decisions checked on all rows, if that was done.
@@ -52,6 +54,7 @@ class Run:
     posterior: Posterior
     num_warmup: int = 0
     chains: Chain | None = None
+    feed: Feed | None = None
     choices: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
     audit: Audit | None = None

@@ -92,8 +92,8 @@ def sample(
     check_precision(posterior, kernel, first, typical)
 
     shuffle_seed = int(jax.random.bits(key_shuffle))
-    rows, feed_rows = make_feed(feed, posterior, kernel)
-    arranged = eqx.tree_at(lambda p: p.data, posterior, rows.arrange(posterior.data, shuffle_seed))
+    rows, arranged, feed_rows = make_feed(feed or start.feed, posterior, kernel)
+    arranged = eqx.tree_at(lambda p: p.data, arranged, rows.arrange(posterior.data, shuffle_seed))
     problem = Problem(kernel, arranged, rows, jnp.int32(num_warmup))
     chains = _start_chains(problem, jax.random.split(key_chains, num_chains), positions)
 
@@ -107,6 +107,7 @@ def sample(
         step_size=_step_size(kernel, done.chains),
         num_warmup=num_warmup,
         chains=done.chains,
+        feed=done.feed,
         setup_rows=setup_rows + feed_rows + (0 if done.moved is None else done.moved.rows_read),
         shuffle_seed=shuffle_seed,
         seconds=done.seconds,

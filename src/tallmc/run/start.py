@@ -2,11 +2,12 @@
 
 from typing import NamedTuple
 
+import equinox as eqx
 import jax
 from jaxtyping import PyTree
 
 from tallmc import checks
-from tallmc.bounds import RowBounds
+from tallmc.bounds import RowBounds, WeightedBounds
 from tallmc.control_variates import Controlled, Taylor
 from tallmc.feed import Feed, InMemoryFeed, WeightedFeed
 from tallmc.kernel import Kernel
@@ -23,6 +24,7 @@ class Start(NamedTuple):
         positions: Where the chains start.
         rows_read: Rows that it took to get there.
         controlled: The control variate.
+        feed: How to draw rows, if that was chosen too.
         choices: What was chosen and why, in words.
         doubts: What the caller must be warned of.
     """
@@ -32,6 +34,7 @@ class Start(NamedTuple):
     positions: PyTree
     rows_read: int
     controlled: Controlled | None = None
+    feed: type[Feed] | None = None
     choices: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
 
@@ -76,15 +79,17 @@ def find_mode(posterior: Posterior, init: PyTree, *, progress: bool) -> tuple[Py
     return found.position, found.rows_read
 
 
-def make_feed(feed: type[Feed] | None, posterior: Posterior, kernel: Kernel) -> tuple[Feed, int]:
-    """A feed as the kernel wants it, and the rows that were read to weigh them."""
+def make_feed(feed: type[Feed] | None, posterior: Posterior, kernel: Kernel) -> tuple[Feed, Posterior, int]:
+    """A feed as the kernel wants it, the posterior with bounds on rows from such a feed, and the rows read for it."""
     if feed is None:
         feed = WeightedFeed if kernel.wants_weighted_rows else InMemoryFeed
     if kernel.wants_weighted_rows and feed is not WeightedFeed:
         raise ValueError("this rule draws rows by weight; leave feed out, or pass feed=tm.WeightedFeed")
-    if feed is WeightedFeed:
-        if not isinstance(posterior.bounds, RowBounds):
-            raise ValueError("WeightedFeed weighs rows by posterior.bounds, and this posterior has none for each row")
-        weights = posterior.bounds.constants(posterior.data)
-        return WeightedFeed(posterior.num_rows, kernel.batch_size, weights), posterior.num_rows
-    return feed(posterior.num_rows, kernel.batch_size), 0  # pyright: ignore[reportCallIssue]
+    if feed is not WeightedFeed:
+        return feed(posterior.num_rows, kernel.batch_size), posterior, 0  # pyright: ignore[reportCallIssue]
+    if not isinstance(posterior.bounds, RowBounds):
+        raise ValueError("WeightedFeed weighs rows by posterior.bounds, and this posterior has none for each row")
+    weights = posterior.bounds.constants(posterior.data)
+    if not kernel.wants_weighted_rows:
+        posterior = eqx.tree_at(lambda p: p.bounds, posterior, WeightedBounds(posterior.bounds))
+    return WeightedFeed(posterior.num_rows, kernel.batch_size, weights), posterior, posterior.num_rows
