@@ -1,6 +1,5 @@
 """Every rule with control variates on real and generated rows: what it costs, and how far it is from the truth."""
 
-import time
 from collections.abc import Callable
 
 import numpy as np
@@ -8,18 +7,20 @@ import numpy as np
 import tallmc as tm
 from benchmarks import datasets, peers, reference
 from tallmc.control_variates import covariance_factor
+from tallmc.keys import as_key
+from tallmc.run.automatic import look_around
 
 COLUMNS = (
     "posterior",
     "rule",
     "accepted",
     "rows a step",
-    "effective draws/s",
+    "effective draws/s (and in all)",
     "largest error of a mean (sds)",
     "largest error of a sd",
 )
-SECONDS = 20.0
-LIMITS = 20_000, 400_000  # draws of each of two chains
+SECONDS = 12.0
+TRIAL, MOST = 400, 300_000  # draws of each of two chains
 
 
 def generated() -> tuple[np.ndarray, np.ndarray]:
@@ -27,63 +28,65 @@ def generated() -> tuple[np.ndarray, np.ndarray]:
     return X, y
 
 
-POSTERIORS: dict[str, tuple[Callable, str | None]] = {
-    "generated, 10^6 x 20": (generated, None),
-    "covertype, 581,012 x 54": (datasets.covertype, "covertype.npz"),
-    "a9a, 32,561 x 124": (datasets.adult, "a9a.npz"),
-    "flights, 3,000,000 x 18": (datasets.delays, "flights3m.npz"),
-}
-
-RULES: dict[str, tuple[Callable, int]] = {
-    "MHSS(2)": (lambda: tm.MHSS(2), 2),
-    "MHSS(1)": (lambda: tm.MHSS(1, batch_size=64), 1),
-    "TunaMH, Taylor(2)": (lambda: tm.TunaMH(batch_size=16), 2),
-    "MHMinibatch, Taylor(2)": (lambda: tm.MHMinibatch(), 2),
-    "AustereMH(.01), Taylor(2)": (lambda: tm.AustereMH(0.01, 100), 2),
-    "MHSubLhd, Taylor(2)": (lambda: tm.MHSubLhd(batch_size=64), 2),
+POSTERIORS: dict[str, tuple[Callable, str | None, int]] = {  # how to load it, from which file, draws of the reference
+    "generated, 10^6 x 20": (generated, None, 2000),
+    "covertype, 581,012 x 54": (datasets.covertype, "covertype.npz", 4000),
+    "a9a, 32,561 x 124": (datasets.adult, "a9a.npz", 20_000),
+    "flights, 3,000,000 x 18": (datasets.delays, "flights3m.npz", 1000),
 }
 
 
-def one(posterior: tm.Posterior, mode: np.ndarray, factor: np.ndarray, rule: tm.AcceptanceRule, order: int) -> tm.Run:
+def rules(expected_rows: float) -> dict[str, tuple[tm.AcceptanceRule, int, type[tm.Feed] | None]]:
+    """Each rule with the order of its expansion and its feed; windows of exact rules as wide as they need to be."""
+    size = int(np.clip(8 * round(expected_rows / 24), 8, 256))
+    return {
+        "MHSS(2)": (tm.MHSS(2, batch_size=size), 2, None),
+        "MHSS(1)": (tm.MHSS(1, batch_size=256), 1, None),
+        "TunaMH, Taylor(2)": (tm.TunaMH(batch_size=size), 2, None),
+        "MHMinibatch, Taylor(2), weighted rows": (tm.MHMinibatch(), 2, tm.WeightedFeed),
+        "AustereMH(.01), Taylor(2), weighted rows": (tm.AustereMH(0.01, 100), 2, tm.WeightedFeed),
+        "MHSubLhd, Taylor(2), weighted rows": (tm.MHSubLhd(batch_size=64), 2, tm.WeightedFeed),
+    }
+
+
+def one(posterior, mode, factor, rule, order, feed) -> tm.Run:
     """As many draws as fit the time, after a trial that says how many these are."""
-    kernel = tm.MetropolisHastings(tm.CrankNicolson(mode, factor, 1.0), rule)
     options = {"init": mode, "control_variate": tm.Taylor(order, at=mode), "num_chains": 2, "progress": False}
-    trial = tm.sample(posterior, kernel, num_samples=500, num_warmup=800, **options)
-    beta = float(np.median(trial.step_size))
-    kernel = tm.MetropolisHastings(tm.CrankNicolson(mode, factor, beta), rule)
-    started = time.perf_counter()
-    tm.sample(posterior, kernel, num_samples=500, num_warmup=0, **options)
-    # The second run is compiled; what it takes besides moving chains is what any run takes.
-    again = tm.sample(posterior, kernel, num_samples=500, num_warmup=0, **options)
-    del started
-    draws = int(np.clip(500 * SECONDS / max(again.seconds, 1e-3), *LIMITS))
+    options |= {"feed": feed}
+    kernel = tm.MetropolisHastings(tm.CrankNicolson(mode, factor, 1.0), rule)
+    trial = tm.sample(posterior, kernel, num_samples=TRIAL, num_warmup=TRIAL, **options)
+    kernel = tm.MetropolisHastings(tm.CrankNicolson(mode, factor, float(trial.step_size[0])), rule)
+    trial = tm.sample(posterior, kernel, num_samples=TRIAL, num_warmup=0, **options)
+    draws = int(np.clip(TRIAL * SECONDS / max(trial.seconds, 1e-3), TRIAL, MOST))
     return tm.sample(posterior, kernel, num_samples=draws, num_warmup=0, rng_key=1, **options)
 
 
 def run() -> list[tuple[str, ...]]:
     """One line for each posterior and rule."""
     table = []
-    for name, (load, file) in POSTERIORS.items():
+    for name, (load, file, num_draws) in POSTERIORS.items():
         if file is not None and not datasets.available(file):
-            table.append((name, f"{file} is not here", "", "", "", "", ""))
+            table.append((name, f"{file} is not here", *[""] * 5))
             continue
         posterior = tm.models.logistic_regression(*load())
         found = tm.optimise.mode(posterior, progress=False)
-        factor = covariance_factor(tm.Taylor(2).expand(posterior, found.position).precision)
-        exact = reference.moments(posterior)
-        table.append((name, f"(reference good to {exact.error:.1e})", "", "", "", "", ""))
-        for rule, (make, order) in RULES.items():
-            result = one(posterior, found.position, factor, make(), order)
+        controlled = tm.Taylor(2).expand(posterior, found.position)
+        factor = covariance_factor(controlled.precision)
+        pilot = look_around(controlled.posterior, found.position, factor, as_key(0))
+        exact = reference.moments(posterior, num_draws)
+        table.append((name, f"(reference good to {exact.error:.1e})", *[""] * 5))
+        print(table[-1], flush=True)
+        for rule_name, (rule, order, feed) in rules(pilot.rows_drawn).items():
+            result = one(posterior, found.position, factor, rule, order, feed)
             mean_error, sd_error = peers.accuracy(result.samples, exact.mean, exact.sd)
-            rate = peers.min_ess(result.samples) / result.seconds
-            stats = result.stats
+            effective = peers.min_ess(result.samples)
             table.append(
                 (
                     "",
-                    f"{rule}, beta {float(result.kernel.proposal.beta):.2g}",
-                    f"{stats['accepted'].mean():.3f}",
-                    f"{stats['rows'].mean():,.1f}",
-                    f"{rate:,.0f}",
+                    f"{rule_name}, beta {float(result.kernel.proposal.beta):.2g}",
+                    f"{result.stats['accepted'].mean():.3f}",
+                    f"{result.stats['rows'].mean():,.1f}",
+                    f"{effective / result.seconds:,.0f} ({effective:,.0f})",
                     f"{mean_error:.3f}",
                     f"{100 * sd_error:.2g} %",
                 )

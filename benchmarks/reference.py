@@ -5,6 +5,8 @@ run, so the weights are nearly equal, and what is estimated is only the small di
 would give the right answer; a good one gives it from a few thousand draws.
 """
 
+import contextlib
+import io
 from typing import NamedTuple
 
 import jax
@@ -12,7 +14,6 @@ import jax.numpy as jnp
 import numpy as np
 
 import tallmc as tm
-from tallmc.control_variates import covariance_factor
 
 ROWS_AT_A_TIME = 16_384
 
@@ -37,7 +38,7 @@ def moments(posterior: tm.Posterior, num_draws: int = 2000, seed: int = 0) -> Mo
     """Of a posterior of `tm.models.logistic_regression`, from mirrored pairs of draws."""
     found = tm.optimise.mode(posterior, progress=False)
     controlled = tm.Taylor(2).expand(posterior, found.position)
-    centre, factor = _normal(posterior, found.position, controlled)
+    centre, factor = _normal(posterior)
     half = np.random.default_rng(seed).normal(size=(num_draws // 2, len(centre)))
     white = np.concatenate([half, -half], axis=1).reshape(num_draws, -1)  # a draw, then its mirror image
     points = jnp.asarray(centre + white @ factor.T - np.asarray(found.position, float), jnp.float32)
@@ -49,11 +50,11 @@ def moments(posterior: tm.Posterior, num_draws: int = 2000, seed: int = 0) -> Mo
     return Moments(centre + mean, sd, float(np.max(errors)), float(weights.mean() ** 2 / np.mean(weights**2)))
 
 
-def _normal(posterior: tm.Posterior, mode: jax.Array, controlled) -> tuple[np.ndarray, np.ndarray]:
+def _normal(posterior: tm.Posterior) -> tuple[np.ndarray, np.ndarray]:
     """Mean, and Cholesky factor of the covariance, of a short run."""
-    kernel = tm.MetropolisHastings(tm.CrankNicolson(mode, covariance_factor(controlled.precision), 1.0), tm.MHSS())
-    options = {"init": mode, "control_variate": tm.Taylor(2, at=mode), "num_samples": 50_000, "num_chains": 2}
-    draws = np.asarray(tm.sample(posterior, kernel, **options).samples, float).reshape(-1, len(mode))
+    with contextlib.redirect_stdout(io.StringIO()):
+        run = tm.sample(posterior, num_samples=10_000, num_chains=2, progress=False)
+    draws = np.asarray(run.samples, float).reshape(-1, run.samples.shape[-1])
     return draws.mean(axis=0), np.linalg.cholesky(np.cov(draws.T))
 
 

@@ -1,6 +1,7 @@
 """What a row can say at most: bounds on the change of its log likelihood, for the rules that need them."""
 
 import abc
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -96,24 +97,22 @@ class SmoothBounds(RowBounds):
         difference = ravel_pytree(proposed)[0] - ravel_pytree(position)[0]
         return jnp.sqrt(jnp.sum(difference**2))
 
-    def remainder(self, order: int, centre: Array, stretch: np.ndarray, data: PyTree) -> "RemainderBounds | None":
+    def remainder(self, order: int, centre: Array, whiten: np.ndarray, data: PyTree) -> "RemainderBounds | None":
         """Bounds on what is left of each row's log ratio after a Taylor expansion; None if there are none.
 
         Args:
             order: Of the expansion, 1 or 2.
             centre: Where it was made, flat.
-            stretch: A Cholesky factor of (about) the posterior's covariance. Distances are measured in its units,
-                which makes the bounds as tight for badly scaled columns as for standardised ones.
+            whiten: From distances to coordinates in which the posterior is about as wide in all directions. Distances
+                are measured in these, which makes bounds as tight for badly scaled columns as for standardised ones.
             data: All rows; they are read once.
         """
-        constants = self.derivative_bounds(order + 1, data, stretch)
+        constants = self.derivative_bounds(order + 1, data, np.linalg.inv(whiten))
         if constants is None:
             return None
         largest, mean = (jnp.asarray(value, centre.dtype) for value in (np.max(constants), np.mean(constants)))
-        whiten, stretch_ = (jnp.asarray(matrix, centre.dtype) for matrix in (np.linalg.inv(stretch), stretch))
-        return RemainderBounds(
-            source=self, centre=centre, whiten=whiten, stretch=stretch_, largest=largest, mean=mean, order=order
-        )
+        whiten_ = jnp.asarray(whiten, centre.dtype)
+        return RemainderBounds(source=self, centre=centre, whiten=whiten_, largest=largest, mean=mean, order=order)
 
 
 class Lipschitz(SmoothBounds):
@@ -235,46 +234,64 @@ class RemainderBounds(RowBounds):
     source: SmoothBounds
     centre: Real[Array, " d"]
     whiten: Real[Array, "d d"]
-    stretch: Real[Array, "d d"]
     largest: Real[Array, ""]
     mean: Real[Array, ""]
     order: int = eqx.field(static=True)
 
     def constants(self, data: PyTree) -> np.ndarray:
-        """Largest derivatives of the order after the expansion's, in units of the stretched coordinates."""
-        constants = self.source.derivative_bounds(self.order + 1, data, np.asarray(self.stretch, float))
+        """Largest derivatives of the order after the expansion's, in units of the whitened coordinates."""
+        stretch = np.linalg.inv(np.asarray(self.whiten, float))
+        constants = self.source.derivative_bounds(self.order + 1, data, stretch)
         assert constants is not None
         return constants
 
     def reach(self, position: PyTree, proposed: PyTree) -> Real[Array, ""]:
         """Integral of `|distance|^order / order!`, for a row that looks where it changes most."""
-        start, end = (self.whiten @ (ravel_pytree(p)[0] - self.centre) for p in (position, proposed))
-        integral = _rank_one_reach if self.source.rank_one else _norm_reach
+        step, both = whitened(self.whiten, self.centre, ravel_pytree(position)[0], ravel_pytree(proposed)[0])
+        start, end = (both - step) / 2, (both + step) / 2
+        products = jnp.stack([start * start, end * end, step * step, start * step])
+        near, far, length, along = jnp.sum(products, axis=1)
+        triangle = _Triangle(jnp.sqrt(near), jnp.sqrt(far), jnp.sqrt(length), near + along, along, along + length)
+        reach = (_rank_one_reach if self.source.rank_one else _norm_reach)(triangle, self.order)
         # What rounding can add to the difference of what is left at both ends, and take from the length between them.
-        largest = jnp.maximum(jnp.sum(start**2), jnp.sum(end**2))
-        slack = 32 * float(jnp.finfo(largest.dtype).eps) * jnp.sqrt(largest) ** (self.order + 1)
-        return integral(start, end, self.order) * (1 + _SLACK) + slack
+        slack = 32 * float(jnp.finfo(reach.dtype).eps) * jnp.maximum(triangle.near, triangle.far) ** (self.order + 1)
+        return reach * (1 + _SLACK) + slack
 
 
-def _norm_reach(start: Array, end: Array, order: int) -> Array:
+def whitened(whiten: Array, centre: Array, old: Array, new: Array) -> tuple[Array, Array]:
+    """Difference and sum of the whitened coordinates of two flat positions, neither as a small difference of others."""
+    return whiten @ (new - old), whiten @ ((new - centre) + (old - centre))
+
+
+class _Triangle(NamedTuple):
+    """The centre and both ends of a move: lengths of the sides, and inner products."""
+
+    near: Array  # from the centre to the start
+    far: Array  # from the centre to the end
+    length: Array  # from the start to the end
+    ends: Array  # start times end
+    start_step: Array
+    end_step: Array
+
+
+def _norm_reach(triangle: _Triangle, order: int) -> Array:
     """Derivatives of any form: along the segment the distance is at most its mean at the ends, and its square is a
     quadratic that can be integrated."""
-    length = jnp.sqrt(jnp.sum((end - start) ** 2))
-    near, far, both = jnp.sum(start**2), jnp.sum(end**2), jnp.sum(start * end)
+    near, far, length = triangle.near, triangle.far, triangle.length
     if order == 1:
-        return length * (jnp.sqrt(near) + jnp.sqrt(far)) / 2
-    return length * (near + both + far) / 6
+        return length * (near + far) / 2
+    return length * (near * near + triangle.ends + far * far) / 6
 
 
-def _rank_one_reach(start: Array, end: Array, order: int) -> Array:
+def _rank_one_reach(triangle: _Triangle, order: int) -> Array:
     """Powers of one linear form.
 
     A row with unit vector x sees the segment as the interval from A = x·start to B = x·end, where |u|^order integrates
     to |B^(order+1) - A^(order+1)| / (order + 1), signs kept. The largest such value over x is that over the plane of
     both ends: a function of one angle, evaluated on a grid, plus what it can rise between two points of the grid.
     """
-    near, far = jnp.sqrt(jnp.sum(start**2)), jnp.sqrt(jnp.sum(end**2))
-    cosine = jnp.clip(jnp.sum(start * end) / jnp.maximum(near * far, jnp.finfo(near.dtype).tiny), -1, 1)
+    near, far = triangle.near, triangle.far
+    cosine = jnp.clip(triangle.ends / jnp.maximum(near * far, jnp.finfo(near.dtype).tiny), -1, 1)
     sine = jnp.sqrt(1 - cosine * cosine)
     angles = np.pi * np.arange(_NUM_ANGLES) / _NUM_ANGLES
     across, along = (jnp.asarray(values, near.dtype) for values in (np.cos(angles), np.sin(angles)))
@@ -287,22 +304,20 @@ def _rank_one_reach(start: Array, end: Array, order: int) -> Array:
     # Between grid points: an eighth of the spacing squared times the largest second derivative.
     rise = (np.pi / _NUM_ANGLES) ** 2 / 8 * (2.0 if order == 1 else 3.0) * (near ** (order + 1) + far ** (order + 1))
     on_grid = (largest + rise) / (1 if order == 1 else 2) / (order + 1)
-    return jnp.minimum(on_grid, _cosine_reach(start, end, order, near, far))
+    return jnp.minimum(on_grid, _cosine_reach(triangle, order))
 
 
-def _cosine_reach(start: Array, end: Array, order: int, near: Array, far: Array) -> Array:
+def _cosine_reach(triangle: _Triangle, order: int) -> Array:
     """The same, from the angles between step and distances (Prado, Nemeth & Sherlock); tight for short steps."""
-    step = end - start
-    length = jnp.sqrt(jnp.sum(step**2))
-    safe = jnp.maximum(length, jnp.finfo(length.dtype).tiny)
+    tiny = jnp.finfo(triangle.length.dtype).tiny
 
-    def factor(distance: Array, norm: Array) -> Array:
-        cosine = jnp.abs(jnp.sum(distance * step)) / jnp.maximum(norm * safe, jnp.finfo(length.dtype).tiny)
-        cosine = jnp.minimum(cosine, 1)
+    def factor(inner: Array, distance: Array) -> Array:
+        cosine = jnp.minimum(jnp.abs(inner) / jnp.maximum(distance * triangle.length, tiny), 1)
         if order == 1:
-            return norm * (1 + cosine) / 2
+            return distance * (1 + cosine) / 2
         s = jnp.sqrt(2 + cosine * cosine / 4) - cosine / 2
         base = 2 + cosine * s
-        return norm * norm * base * jnp.sqrt(base) / (s * 3**1.5)
+        return distance * distance * base * jnp.sqrt(base) / (s * 3**1.5)
 
-    return length * (factor(start, near) + factor(end, far)) / (2 if order == 1 else 4)
+    both = factor(triangle.start_step, triangle.near) + factor(triangle.end_step, triangle.far)
+    return triangle.length * both / (2 if order == 1 else 4)

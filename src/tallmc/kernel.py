@@ -85,8 +85,8 @@ class Verdict(NamedTuple):
 class AcceptanceRule(eqx.Module, Generic[Evidence]):
     """Decides from rows whether a chain moves. Knows nothing of proposals.
 
-    A rule draws all its randomness in `init`, so that its rounds are pure arithmetic. Once it has been shown every
-    row it must be done.
+    A rule draws its random numbers in `init`, or a key for them there, so that its rounds are functions of what they
+    are given. Once it has been shown every row it must be done.
     """
 
     guarantee: ClassVar[Guarantee]

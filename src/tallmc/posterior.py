@@ -70,6 +70,10 @@ class Posterior(eqx.Module):
         change = self.log_likelihoods(proposed, rows) - self.log_likelihoods(position, rows)
         return change / self.temperature.astype(change.dtype)
 
+    def row_bounds(self) -> Any:
+        """The bounds, for use inside compiled code."""
+        return self.bounds
+
     def offset(self, position: PyTree, proposed: PyTree) -> Real[Array, ""]:
         """The part of the log density ratio that needs no data: that of the prior."""
         return jnp.asarray(self.log_prior(proposed) - self.log_prior(position))

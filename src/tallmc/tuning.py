@@ -53,16 +53,18 @@ class TowardsAcceptance(Tuning):
 class BestOfGrid(Tuning):
     """Tries all factors of a grid in turn and keeps the one with the most effective samples for its rows.
 
-    A chain whose steps forget a share e of where it was has a correlation of 1 - e from draw to draw, and e / (2 - e)
-    effective samples a draw. A step costs its rows, and about as much again as reading 16.
+    If a position and what is proposed there have correlation c, and a share a of proposals is accepted, then draws have
+    a correlation of r = 1 - a (1 - c) from one to the next. Means of draws then take (1 + r) / (1 - r) draws for each
+    independent one, and means of squares (1 + r^2) / (1 - r^2). What counts is the sum of both, times what a step
+    costs: its rows, and about as much again as reading 16.
 
     Args:
         factors: To try.
-        forgets: The share that an accepted step forgets, for each of them.
+        correlations: c, for each of them.
     """
 
     factors: Real[Array, " k"]
-    forgets: Real[Array, " k"]
+    correlations: Real[Array, " k"]
 
     def init(self) -> tuple[Int[Array, ""], Real[Array, "k 3"]]:
         """Which factor is in use (minus one: the proposal's own), and visits, acceptances and rows of each."""
@@ -87,8 +89,10 @@ class BestOfGrid(Tuning):
         here = (jnp.arange(len(self.factors), dtype=jnp.int32) == using) & learning
         table = table + jnp.where(here[:, None], seen, 0)
         visits = jnp.maximum(table[:, 0], 1)
-        moves = table[:, 1] / visits * self.forgets.astype(table.dtype)
-        efficiency = moves / (2 - moves) / (table[:, 2] / visits + _OVERHEAD)
+        accepted_share = jnp.clip(table[:, 1] / visits, 1e-3, 1)
+        r = 1 - accepted_share * (1 - self.correlations.astype(table.dtype))
+        draws = (1 + r) / (1 - r) + (1 + r * r) / (1 - r * r)
+        efficiency = 1 / (draws * (table[:, 2] / visits + _OVERHEAD))
         # Without a warm-up the proposal's own factor stays.
         best = jnp.where(jnp.sum(table[:, 0]) > 0, jnp.argmax(efficiency).astype(jnp.int32), using)
         turn = (using + 1) % len(self.factors)

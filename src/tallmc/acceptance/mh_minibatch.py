@@ -10,6 +10,7 @@ from jaxtyping import Array, ArrayLike, Int, Real
 
 from tallmc.acceptance.correction import correction_law
 from tallmc.arithmetic import rounded
+from tallmc.bounds import WeightedBounds
 from tallmc.feed import Window
 from tallmc.kernel import AcceptanceRule, Guarantee, Question, Verdict, check_batch_size
 from tallmc.moments import Moments
@@ -33,6 +34,7 @@ class MinibatchEvidence(eqx.Module):
     correction: Real[Array, ""]
     normal: Real[Array, ""]
     num_rows: int = eqx.field(static=True)
+    with_replacement: bool = eqx.field(static=True)
 
 
 class MHMinibatch(AcceptanceRule[MinibatchEvidence]):
@@ -94,7 +96,8 @@ class MHMinibatch(AcceptanceRule[MinibatchEvidence]):
         empty = Moments.empty(offset.dtype)
         normal = jax.random.normal(key_normal, (), offset.dtype)
         correction = correction.astype(offset.dtype)
-        return MinibatchEvidence(empty, empty, jnp.int32(0), offset, correction, normal, posterior.num_rows)
+        drawn = isinstance(posterior.bounds, WeightedBounds)
+        return MinibatchEvidence(empty, empty, jnp.int32(0), offset, correction, normal, posterior.num_rows, drawn)
 
     def observe(
         self, evidence: MinibatchEvidence, log_ratios: Real[Array, " rows"], window: Window
@@ -116,15 +119,19 @@ class MHMinibatch(AcceptanceRule[MinibatchEvidence]):
         pilot, test = evidence.pilot, evidence.test
         all_seen = evidence.seen >= evidence.num_rows
         planned = pilot.variance * num_rows**2
-        needed = planned / (self.sigma**2 / _INFLATION + rounded(planned / num_rows))
+        if evidence.with_replacement:
+            needed = planned / (self.sigma**2 / _INFLATION)
+        else:
+            needed = planned / (self.sigma**2 / _INFLATION + rounded(planned / num_rows))
         noise = self._noise_variance(evidence)
         # To read on whenever the noise looks a little too large would bring the stopping bias back.
         enough = (test.count >= jnp.maximum(needed, _FEWEST_DECISIVE_ROWS)) & (noise < _GROSSLY_WRONG * self.sigma**2)
         if self.max_error is not None:
             enough &= self._error(evidence) <= self.max_error
 
-        mean = jnp.where(all_seen, pilot.merge(test).mean, test.mean)
-        missing = self.sigma**2 - jnp.where(all_seen, 0, noise)
+        known = all_seen & (not evidence.with_replacement)  # as many draws as there are rows are not all rows
+        mean = jnp.where(known, pilot.merge(test).mean, test.mean)
+        missing = self.sigma**2 - jnp.where(known, 0, noise)
         top_up = rounded(evidence.normal * jnp.sqrt(jnp.maximum(missing, 0)))
         total = evidence.offset + rounded(num_rows * mean) + top_up + evidence.correction
         return Verdict(enough | all_seen, total > 0)
@@ -140,11 +147,12 @@ class MHMinibatch(AcceptanceRule[MinibatchEvidence]):
         return jax.nn.sigmoid(log_ratio)
 
     def _noise_variance(self, evidence: MinibatchEvidence) -> Real[Array, ""]:
-        """Variance of the estimated log ratio, rows being drawn without replacement."""
+        """Variance of the estimated log ratio, rows being drawn without replacement unless they come by weight."""
         num_rows = float(evidence.num_rows)
         own, planned = rounded(_OWN_SHARE * evidence.test.variance), rounded((1 - _OWN_SHARE) * evidence.pilot.variance)
         count = jnp.maximum(evidence.test.count, 1)
-        return (own + planned) * num_rows**2 / count * (1 - rounded(count / num_rows))
+        variance = (own + planned) * num_rows**2 / count
+        return variance if evidence.with_replacement else variance * (1 - rounded(count / num_rows))
 
     def _error(self, evidence: MinibatchEvidence) -> Real[Array, ""]:
         """First Edgeworth term of the estimate's noise, plus the law's own error.

@@ -26,7 +26,7 @@ class MHSS(SubsamplingRule):
     """
 
     order: int = eqx.field(default=2, static=True)
-    batch_size: int = eqx.field(default=16, static=True)
+    batch_size: int = eqx.field(default=8, static=True)
     reference: ClassVar = "prado2024metropolis"
     target_acceptance: ClassVar = 0.45
 

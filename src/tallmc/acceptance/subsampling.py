@@ -84,7 +84,7 @@ class SubsamplingRule(AcceptanceRule[SubsamplingEvidence]):
 
     def init(self, key: Array, question: Question, posterior: Posterior) -> SubsamplingEvidence:
         """The first stage, and the rate of the second."""
-        offset, bounds = question.offset, posterior.bounds
+        offset, bounds = question.offset, posterior.row_bounds()
         key_first, key_second, key_full, key_process = jax.random.split(key, 4)
         mean = bounds.mean_change(question.position, question.proposed).astype(offset.dtype)
         ceiling = posterior.num_rows * mean / posterior.temperature.astype(offset.dtype)

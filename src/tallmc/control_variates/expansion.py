@@ -9,6 +9,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, PyTree, Real
 
+from tallmc.bounds import RemainderBounds, whitened
 from tallmc.control_variates.remainder import remainder
 from tallmc.linear_predictor import LinearPredictor
 from tallmc.posterior import Posterior
@@ -17,50 +18,84 @@ from tallmc.posterior import Posterior
 class Expansion(eqx.Module):
     """The Taylor polynomial of the log likelihood of all rows, before temperature.
 
-    The second derivative is kept as a signed square, `factor @ diag(signs) @ factor.T`: what enters a log ratio are
-    then inner products of about one standard deviation each, and nothing cancels however the columns are scaled.
+    Its quadratic part is a sum of squares of whitened coordinates, `whiten @ (position - centre)`, which are of about
+    one standard deviation each: nothing cancels, however the columns are scaled.
 
     Args:
         centre: Where it was made, flat.
         gradient: There, summed over all rows.
-        factor: Of the second derivative; None if the expansion is of order 1.
-        signs: Of the second derivative.
+        whiten: From distances to whitened coordinates.
+        curvature: Second derivative along each of them; None if the expansion is of order 1.
     """
 
     centre: Real[Array, " d"]
     gradient: Real[Array, " d"]
-    factor: Real[Array, "d d"] | None
-    signs: Real[Array, " d"] | None
+    whiten: Real[Array, "d d"]
+    curvature: Real[Array, " d"] | None
 
     @property
     def order(self) -> int:
         """1 or 2."""
-        return 1 if self.factor is None else 2
+        return 1 if self.curvature is None else 2
 
     @classmethod
-    def of(cls, centre: Array, gradient: np.ndarray, hessian: np.ndarray | None) -> "Expansion":
-        """From float64 sums over all rows."""
-        slope = jnp.asarray(gradient, centre.dtype)
-        if hessian is None:
-            return cls(centre, slope, None, None)
-        values, vectors = np.linalg.eigh(hessian)
-        factor = vectors * np.sqrt(np.abs(values))
-        return cls(centre, slope, jnp.asarray(factor, centre.dtype), jnp.asarray(np.sign(values), centre.dtype))
+    def of(
+        cls, order: int, centre: Array, gradient: np.ndarray, hessian: np.ndarray, precision: np.ndarray
+    ) -> "Expansion":
+        """From float64 sums over all rows.
+
+        Args:
+            order: 1 or 2.
+            centre: Where.
+            gradient: Of the log likelihood.
+            hessian: Of the log likelihood.
+            precision: Minus that of the log density; its inverse is what whitens, if it has one.
+        """
+        stretch = covariance_factor(precision)
+        if stretch is None:
+            curvature, vectors = np.linalg.eigh(hessian)
+            scale = np.sqrt(np.where(curvature == 0, 1, np.abs(curvature)))
+            whiten, curvature = (vectors * scale).T, np.sign(curvature)
+        else:
+            curvature, rotation = np.linalg.eigh(stretch.T @ hessian @ stretch)
+            whiten = rotation.T @ np.linalg.inv(stretch)
+        parts = (jnp.asarray(part, centre.dtype) for part in (gradient, whiten, curvature))
+        slope, whiten_, curvature_ = parts
+        return cls(centre, slope, whiten_, curvature_ if order == 2 else None)
 
     def change(self, old: Real[Array, " d"], new: Real[Array, " d"]) -> Real[Array, ""]:
         """Of the polynomial between two flat positions."""
-        change = jnp.sum(self.gradient * (new - old))
-        if self.factor is None or self.signs is None:
-            return change
-        # The difference of two squares, as a product.
-        across, along = (new - old) @ self.factor, (new - self.centre + (old - self.centre)) @ self.factor
-        return change + jnp.sum(self.signs * across * along) / 2
+        linear = self.gradient * (new - old)
+        if self.curvature is None:
+            return jnp.sum(linear)
+        # The difference of two squares, as a product of difference and sum.
+        across, along = whitened(self.whiten, self.centre, old, new)
+        return jnp.sum(linear + self.curvature * across * along / 2)
 
     def slope(self, flat: Real[Array, " d"]) -> Real[Array, " d"]:
         """Gradient of the polynomial."""
-        if self.factor is None or self.signs is None:
+        if self.curvature is None:
             return self.gradient
-        return self.gradient + self.factor @ (self.signs * ((flat - self.centre) @ self.factor))
+        return self.gradient + (self.curvature * (self.whiten @ (flat - self.centre))) @ self.whiten
+
+
+def covariance_factor(precision: Real[np.ndarray, "d d"]) -> Real[np.ndarray, "d d"] | None:
+    """Lower Cholesky factor of the inverse; None if the matrix is not positive definite, or hardly.
+
+    Example:
+        >>> import numpy as np
+        >>> covariance_factor(np.diag([4.0, 1.0])).tolist()
+        [[0.5, 0.0], [0.0, 1.0]]
+    """
+    scale = np.sqrt(np.abs(np.diag(precision)))
+    if not np.all(scale > 0):
+        return None
+    # Correlations instead of covariances, so that badly scaled columns are no trouble.
+    values, vectors = np.linalg.eigh(precision / np.outer(scale, scale))
+    if not values[0] > len(values) * np.finfo(float).eps * values[-1]:
+        return None
+    upper = np.linalg.qr(((vectors / np.sqrt(values)) / scale[:, None]).T)[1]
+    return upper.T * np.sign(np.diag(upper))
 
 
 class ControlledPosterior(Posterior):
@@ -84,6 +119,13 @@ class ControlledPosterior(Posterior):
     def without_expansion(self) -> Posterior:
         """The posterior as it was."""
         return Posterior(self.log_likelihood, self.data, self.log_prior, self.temperature, self.plain_bounds)
+
+    def row_bounds(self) -> PyTree:
+        """Bounds on what is left of each row. They whiten as the expansion does, so that it is done once for both."""
+        if not isinstance(self.bounds, RemainderBounds):
+            return self.bounds
+        shared = (self.expansion.centre, self.expansion.whiten)
+        return eqx.tree_at(lambda bounds: (bounds.centre, bounds.whiten), self.bounds, shared)
 
     def offset(self, position: PyTree, proposed: PyTree) -> Real[Array, ""]:
         """Prior and polynomial."""
@@ -112,8 +154,8 @@ def _linear_residuals(
     """In closed form: a function of three inner products."""
     centre = expansion.centre
     x, y = (jnp.asarray(rows[name], centre.dtype) for name in ("x", "y"))
-    directions = jnp.stack([centre, position - centre, proposed - centre], axis=1)
-    point, old, new = (x @ directions).T
+    # Not one matrix product: on a GPU, where each chain has its own few rows, that is slow.
+    point, old, new = (jnp.sum(x * along[None], axis=1) for along in (centre, position - centre, proposed - centre))
 
     def left(step: Array) -> Array:
         return remainder(lambda z: likelihood.link(z, y), point, step, expansion.order)

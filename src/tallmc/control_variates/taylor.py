@@ -10,7 +10,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import PyTree, Real
 
 from tallmc.bounds import SmoothBounds
-from tallmc.control_variates.expansion import ControlledPosterior, Expansion
+from tallmc.control_variates.expansion import ControlledPosterior, Expansion, covariance_factor
 from tallmc.derivatives import likelihood_sums
 from tallmc.posterior import Posterior
 
@@ -80,28 +80,9 @@ class Taylor(eqx.Module):
             )
         prior = jax.hessian(lambda p: jnp.asarray(posterior.log_prior(unravel(p)), flat.dtype))(flat)
         precision = -hessian / float(posterior.temperature) - np.asarray(prior, float)
-        expansion = Expansion.of(flat, gradient, hessian if self.order == 2 else None)
+        expansion = Expansion.of(self.order, flat, gradient, hessian, precision)
         bounds, rows_read = None, posterior.num_rows
-        if isinstance(posterior.bounds, SmoothBounds) and (stretch := covariance_factor(precision)) is not None:
-            bounds = posterior.bounds.remainder(self.order, flat, stretch, data)
+        if isinstance(posterior.bounds, SmoothBounds) and covariance_factor(precision) is not None:
+            bounds = posterior.bounds.remainder(self.order, flat, np.asarray(expansion.whiten, float), data)
             rows_read += posterior.num_rows
         return Controlled(ControlledPosterior(posterior, expansion, bounds), precision, rows_read)
-
-
-def covariance_factor(precision: Real[np.ndarray, "d d"]) -> Real[np.ndarray, "d d"] | None:
-    """Lower Cholesky factor of the inverse; None if the matrix is not positive definite, or hardly.
-
-    Example:
-        >>> import numpy as np
-        >>> covariance_factor(np.diag([4.0, 1.0])).tolist()
-        [[0.5, 0.0], [0.0, 1.0]]
-    """
-    scale = np.sqrt(np.abs(np.diag(precision)))
-    if not np.all(scale > 0):
-        return None
-    # Correlations instead of covariances, so that badly scaled columns are no trouble.
-    values, vectors = np.linalg.eigh(precision / np.outer(scale, scale))
-    if not values[0] > len(values) * np.finfo(float).eps * values[-1]:
-        return None
-    root = (vectors / np.sqrt(values)) / scale[:, None]
-    return np.linalg.qr(root.T)[1].T * np.sign(np.diag(np.linalg.qr(root.T)[1]))

@@ -1,5 +1,7 @@
 """Linear regression: a number for each row, its linear predictor plus normal noise of a known size."""
 
+from typing import ClassVar
+
 import jax.numpy as jnp
 from jaxtyping import Array, Real
 
@@ -13,10 +15,10 @@ class NormalLink(Link):
     """`-(y - z)^2 / (2 noise_sd^2)`.
 
     Args:
-        concave: ClassVar = True
-    noise_sd: Standard deviation of the noise. Changing it recompiles nothing.
+        noise_sd: Standard deviation of the noise. Changing it recompiles nothing.
     """
 
+    concave: ClassVar = True
     noise_sd: Real[Array, ""]
 
     def __call__(self, z: Real[Array, "*rows"], y: Real[Array, "*rows"]) -> Real[Array, "*rows"]:

@@ -12,7 +12,7 @@ from tallmc.posterior import Posterior
 from tallmc.proposals.factors import check_factor
 from tallmc.tuning import BestOfGrid, Tuning
 
-_BETAS = (1.0, 0.85, 0.7, 0.5, 0.35, 0.2, 0.1, 0.05)
+_BETAS = (-0.96, 1.0, 0.85, 0.7, 0.5, 0.35, 0.2, 0.1, 0.05)
 
 
 class CrankNicolson(Proposal):
@@ -22,11 +22,14 @@ class CrankNicolson(Proposal):
     normal accepts nearly all of them, in any number of dimensions and up to `beta = 1`, an independent draw. Warm-up
     tries a grid of values of beta and keeps the one with the most effective samples for the rows read.
 
+    A negative beta goes through the mean to the other side: `mean - sqrt(1 - beta^2) (x - mean) - beta noise`. Draws
+    then tend to alternate, and their means are more precise than those of independent draws.
+
     Args:
         mean: Of the normal distribution, such as the mode of the posterior.
         cholesky: Lower Cholesky factor of its covariance, such as that of the inverse Hessian at the mode; in the order
             in which `jax.flatten_util.ravel_pytree` lays out a position.
-        beta: Share of noise, above 0 and up to 1.
+        beta: Share of noise, between -1 and 1 and not 0.
 
     Example:
         >>> import numpy as np
@@ -47,8 +50,8 @@ class CrankNicolson(Proposal):
             raise ValueError(f"mean has {len(flat)} coordinates but cholesky is for {len(factor)}")
         if not np.all(np.isfinite(flat)):
             raise ValueError("CrankNicolson's mean must be finite")
-        if not 0 < beta <= 1:
-            raise ValueError(f"beta must be above 0 and at most 1, got {beta}")
+        if not 0 < abs(beta) <= 1:
+            raise ValueError(f"beta must lie between -1 and 1 and not be 0, got {beta}")
         dtype = jnp.result_type(float)
         self.mean, self.cholesky, self.whiten = (
             jnp.asarray(part, dtype) for part in (flat, factor, np.linalg.inv(factor))
@@ -64,20 +67,20 @@ class CrankNicolson(Proposal):
         )
         noise = jax.random.normal(key, flat.shape, flat.dtype)
         away = flat - mean
-        proposed = mean + (jnp.sqrt(1 - beta * beta) * away + beta * (cholesky @ noise))
+        proposed = mean + (_correlation(beta) * away + beta * (cholesky @ noise))
         # From the rounded position, for that is where the chain would be.
         old, new = whiten @ away, whiten @ (proposed - mean)
         return Move(unravel(proposed), jnp.sum((new - old) * (new + old)) / 2)
 
     def rescaled(self, step_size: Real[Array, ""]) -> "CrankNicolson":
-        """Another beta, at most 1."""
-        return eqx.tree_at(lambda p: p.beta, self, jnp.minimum(self.beta * step_size, 1))
+        """Another beta, between -1 and 1."""
+        return eqx.tree_at(lambda p: p.beta, self, jnp.clip(self.beta * step_size, -1, 1))
 
     def tuning(self, target_acceptance: float) -> Tuning:
         """No rate of acceptance tells a good beta from a bad one."""
         del target_acceptance
         betas = jnp.asarray(_BETAS, self.beta.dtype)
-        return BestOfGrid(betas / self.beta, 1 - jnp.sqrt(1 - betas * betas))
+        return BestOfGrid(betas / self.beta, _correlation(betas))
 
     def check(self, position: PyTree, posterior: Posterior) -> None:
         """The mean must fit the number of coordinates."""
@@ -85,3 +88,8 @@ class CrankNicolson(Proposal):
         size = ravel_pytree(position)[0].size
         if self.mean.size != size:
             raise ValueError(f"CrankNicolson is for {self.mean.size} coordinates but a position has {size}")
+
+
+def _correlation(beta: Array) -> Array:
+    """Between a position and what is proposed there, if the posterior is normal."""
+    return jnp.sign(beta) * jnp.sqrt(1 - beta * beta)

@@ -42,7 +42,7 @@ class Pilot(NamedTuple):
 
     Args:
         misfit: Standard deviation, over draws of the normal, of what it misses of the log density.
-        excess: Largest amount by which the log density exceeds the normal's, two standard deviations further out.
+        excess: By how much the log density exceeds the normal's two standard deviations further out (upper quartile).
         rows_needed: Rows that a minibatch test needs for a step between draws of the normal.
         rows_drawn: Rows that an exact subsampling test draws for such a step; infinite without bounds.
         rows_read: Rows that it took to find out.
@@ -138,7 +138,7 @@ def look_around(
     finite = bool(np.all(np.isfinite(misses)))
     return Pilot(
         misfit=misfit if finite else math.inf,
-        excess=float(np.max(far)) if finite else math.inf,
+        excess=float(np.quantile(far, 0.75)) if finite else math.inf,
         rows_needed=noise / (1 + noise / num_rows) if finite else math.inf,
         rows_drawn=drawn,
         rows_read=rows_read,
@@ -206,7 +206,7 @@ def _choose_rule(posterior: ControlledPosterior, pilot: Pilot) -> tuple[Acceptan
     if num_rows <= _FEW_ROWS:
         return Exact(), None, f"with {num_rows} rows every test reads all of them (Exact)"
     if pilot.rows_drawn < _WORTHWHILE * num_rows:
-        size = int(np.clip(8 * math.ceil((pilot.rows_drawn + math.sqrt(pilot.rows_drawn)) / 8), 8, 256))
+        size = int(np.clip(8 * round(pilot.rows_drawn / 24), 8, 256))  # short windows waste few rows
         why = (
             f"the model bounds what a row can add to its Taylor expansion (order {order}), so tests are exact and read "
             f"about {pilot.rows_drawn:.2g} rows (MHSS)"

@@ -11,7 +11,7 @@ from jaxtyping import Array, PyTree
 
 from tallmc import checks
 from tallmc.control_variates import Taylor
-from tallmc.diagnostics.audit import audit
+from tallmc.diagnostics.audit import Audit, audit
 from tallmc.diagnostics.precision import check_precision
 from tallmc.feed import Feed
 from tallmc.kernel import Kernel
@@ -24,6 +24,8 @@ from tallmc.run.drive import drive
 from tallmc.run.drivers import Driver, pick_driver
 from tallmc.run.result import Run
 from tallmc.run.start import find_start, make_feed
+
+_TOLERATED_ERROR = 0.01
 
 
 def sample(
@@ -44,9 +46,11 @@ def sample(
 
     Args:
         posterior: What to draw from.
-        kernel: How to move; a random walk with minibatch tests if left out.
+        kernel: How to move. If left out, everything is chosen: a look at the posterior decides on control variate,
+            proposal and rule, a paragraph says which and why, and the run ends with an audit.
         init: Where to start: one position for all chains, or one with a leading chain axis. If left out, at the mode,
             which `tm.optimise.mode` finds; that works if the data has one matrix, with a coefficient for each column.
+            Without a kernel it is where the search for the mode begins, and chains start near that.
         num_samples: Draws to keep of each chain.
         num_warmup: Draws before those, during which the kernel tunes its step size. 0 tunes nothing.
         num_chains: Independent chains.
@@ -118,12 +122,20 @@ def sample(
     if done.moved is not None:
         print(f"tallmc: {done.moved.reason}.")
     if automatic and run.num_draws > 1:
-        run = dataclasses.replace(run, audit=audit(run))
+        found = audit(run)
+        run = dataclasses.replace(run, audit=found, doubts=run.doubts + _objections(found))
     for warning in kernel.warnings(run.stats):
         warnings.warn(warning, NormalityWarning, stacklevel=2)
-    for doubt in start.doubts:
+    for doubt in run.doubts:
         warnings.warn(doubt, UserWarning, stacklevel=2)
     return run
+
+
+def _objections(found: Audit) -> tuple[str, ...]:
+    """What an audit has against a run; nothing, if what it found may be chance."""
+    if found.interval[0] <= _TOLERATED_ERROR:
+        return ()
+    return (f"the decisions of this run do not stand up to all rows; {found}",)
 
 
 @eqx.filter_jit

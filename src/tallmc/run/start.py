@@ -89,6 +89,8 @@ def make_feed(feed: type[Feed] | None, posterior: Posterior, kernel: Kernel) -> 
         return feed(posterior.num_rows, kernel.batch_size), posterior, 0  # pyright: ignore[reportCallIssue]
     if not isinstance(posterior.bounds, RowBounds):
         raise ValueError("WeightedFeed weighs rows by posterior.bounds, and this posterior has none for each row")
+    if not kernel.wants_weighted_rows and kernel.decisive_rows(posterior.num_rows) >= posterior.num_rows:
+        raise ValueError("a rule that reads every row cannot draw rows by weight; leave feed out")
     weights = posterior.bounds.constants(posterior.data)
     if not kernel.wants_weighted_rows:
         posterior = eqx.tree_at(lambda p: p.bounds, posterior, WeightedBounds(posterior.bounds))

@@ -53,7 +53,7 @@ class Summary:
             _readable(self.table),
             "",
             f"accepted        {costs['acceptance']:.3f}",
-            f"rows per step   mean {costs['rows_mean']:,.0f}, median {costs['rows_median']:,.0f}, "
+            f"rows per step   mean {_few(costs['rows_mean'])}, median {costs['rows_median']:,.0f}, "
             f"95 % {costs['rows_95']:,.0f}, max {costs['rows_max']:,.0f}; "
             f"{100 * costs['share_of_rows']:.3g} % of all rows on average",
             f"all rows used   in {100 * costs['used_all_rows']:.3g} % of the tests",
@@ -67,6 +67,10 @@ class Summary:
 
     def _repr_html_(self) -> str:
         return f"{self.table.to_html(float_format='{:.4g}'.format)}<pre>{str(self).split(chr(10) * 2, 1)[1]}</pre>"
+
+
+def _few(rows: float) -> str:
+    return f"{rows:,.0f}" if rows >= 100 else f"{rows:.2g}"
 
 
 def _readable(table: pandas.DataFrame) -> str:
