@@ -19,7 +19,7 @@ COLUMNS = (
     "largest error of a mean (sds)",
     "largest error of a sd",
 )
-SECONDS = 12.0
+SECONDS = 30.0
 TRIAL, MOST = 400, 300_000  # draws of each of two chains
 
 
@@ -38,10 +38,10 @@ POSTERIORS: dict[str, tuple[Callable, str | None, int]] = {  # how to load it, f
 
 def rules(expected_rows: float) -> dict[str, tuple[tm.AcceptanceRule, int, type[tm.Feed] | None]]:
     """Each rule with the order of its expansion and its feed; windows of exact rules as wide as they need to be."""
-    size = int(np.clip(8 * round(expected_rows / 24), 8, 256))
+    size = int(np.clip(8 * round(expected_rows / 24), 8, 64))
     return {
         "MHSS(2)": (tm.MHSS(2, batch_size=size), 2, None),
-        "MHSS(1)": (tm.MHSS(1, batch_size=256), 1, None),
+        "MHSS(1)": (tm.MHSS(1, batch_size=64), 1, None),
         "TunaMH, Taylor(2)": (tm.TunaMH(batch_size=size), 2, None),
         "MHMinibatch, Taylor(2), weighted rows": (tm.MHMinibatch(), 2, tm.WeightedFeed),
         "AustereMH(.01), Taylor(2), weighted rows": (tm.AustereMH(0.01, 100), 2, tm.WeightedFeed),

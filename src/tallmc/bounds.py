@@ -10,6 +10,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, ArrayLike, PyTree, Real
 
+from tallmc.arithmetic import matvec
 from tallmc.linear_predictor import Link
 
 _NUM_ANGLES = 32
@@ -260,7 +261,7 @@ class RemainderBounds(RowBounds):
 
 def whitened(whiten: Array, centre: Array, old: Array, new: Array) -> tuple[Array, Array]:
     """Difference and sum of the whitened coordinates of two flat positions, neither as a small difference of others."""
-    return whiten @ (new - old), whiten @ ((new - centre) + (old - centre))
+    return matvec(whiten, new - old), matvec(whiten, (new - centre) + (old - centre))
 
 
 class _Triangle(NamedTuple):

@@ -9,6 +9,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, PyTree, Real
 
+from tallmc.arithmetic import matvec
 from tallmc.bounds import RemainderBounds, whitened
 from tallmc.control_variates.remainder import remainder
 from tallmc.linear_predictor import LinearPredictor
@@ -76,7 +77,7 @@ class Expansion(eqx.Module):
         """Gradient of the polynomial."""
         if self.curvature is None:
             return self.gradient
-        return self.gradient + (self.curvature * (self.whiten @ (flat - self.centre))) @ self.whiten
+        return self.gradient + matvec(self.whiten.T, self.curvature * matvec(self.whiten, flat - self.centre))
 
 
 def covariance_factor(precision: Real[np.ndarray, "d d"]) -> Real[np.ndarray, "d d"] | None:

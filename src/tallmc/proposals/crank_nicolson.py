@@ -7,6 +7,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, PyTree, Real
 
+from tallmc.arithmetic import matvec
 from tallmc.kernel import Move, Proposal
 from tallmc.posterior import Posterior
 from tallmc.proposals.factors import check_factor
@@ -67,9 +68,9 @@ class CrankNicolson(Proposal):
         )
         noise = jax.random.normal(key, flat.shape, flat.dtype)
         away = flat - mean
-        proposed = mean + (_correlation(beta) * away + beta * (cholesky @ noise))
+        proposed = mean + (_correlation(beta) * away + beta * matvec(cholesky, noise))
         # From the rounded position, for that is where the chain would be.
-        old, new = whiten @ away, whiten @ (proposed - mean)
+        old, new = matvec(whiten, away), matvec(whiten, proposed - mean)
         return Move(unravel(proposed), jnp.sum((new - old) * (new + old)) / 2)
 
     def rescaled(self, step_size: Real[Array, ""]) -> "CrankNicolson":

@@ -7,6 +7,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, PyTree, Real
 
+from tallmc.arithmetic import matvec
 from tallmc.control_variates import ControlledPosterior
 from tallmc.kernel import Move, Proposal
 from tallmc.posterior import Posterior
@@ -51,10 +52,10 @@ class MALA(Proposal):
         eye = jnp.eye(flat.size, dtype=flat.dtype)
         factor, whiten = (eye if m is None else m.astype(flat.dtype) for m in (self.cholesky, self.whiten))
         noise = jax.random.normal(key, flat.shape, flat.dtype)
-        uphill = factor.T @ posterior.drift(position)
-        proposed = flat + factor @ (step * step / 2 * uphill + step * noise)
-        moved = whiten @ (proposed - flat)
-        back = factor.T @ posterior.drift(unravel(proposed))
+        uphill = matvec(factor.T, posterior.drift(position))
+        proposed = flat + matvec(factor, step * step / 2 * uphill + step * noise)
+        moved = matvec(whiten, proposed - flat)
+        back = matvec(factor.T, posterior.drift(unravel(proposed)))
         there = jnp.sum((moved - step * step / 2 * uphill) ** 2)
         returning = jnp.sum((moved + step * step / 2 * back) ** 2)
         return Move(unravel(proposed), (there - returning) / (2 * step * step))

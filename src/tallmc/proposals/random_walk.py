@@ -9,7 +9,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, PyTree, Real
 
-from tallmc.arithmetic import rounded
+from tallmc.arithmetic import matvec, rounded
 from tallmc.kernel import Move, Proposal
 from tallmc.posterior import Posterior
 from tallmc.proposals.factors import check_factor
@@ -44,7 +44,7 @@ class RandomWalk(Proposal):
         flat, unravel = ravel_pytree(position)
         noise = jax.random.normal(key, flat.shape, flat.dtype)
         scale = self.scale.astype(flat.dtype)
-        step = scale @ noise if scale.ndim == 2 else rounded(scale * noise)
+        step = matvec(scale, noise) if scale.ndim == 2 else rounded(scale * noise)
         return Move(unravel(flat + step), jnp.zeros((), flat.dtype))
 
     def rescaled(self, step_size: Real[Array, ""]) -> "RandomWalk":

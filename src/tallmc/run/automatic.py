@@ -206,7 +206,7 @@ def _choose_rule(posterior: ControlledPosterior, pilot: Pilot) -> tuple[Acceptan
     if num_rows <= _FEW_ROWS:
         return Exact(), None, f"with {num_rows} rows every test reads all of them (Exact)"
     if pilot.rows_drawn < _WORTHWHILE * num_rows:
-        size = int(np.clip(8 * round(pilot.rows_drawn / 24), 8, 256))  # short windows waste few rows
+        size = int(np.clip(8 * round(pilot.rows_drawn / 24), 8, 64))  # short windows waste few rows
         why = (
             f"the model bounds what a row can add to its Taylor expansion (order {order}), so tests are exact and read "
             f"about {pilot.rows_drawn:.2g} rows (MHSS)"
