@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 IN_DOUBLE_PRECISION := tests/laws tests/test_moments.py tests/test_precision.py tests/test_models.py \
-	tests/test_optimise.py tests/test_optimise_degenerate.py tests/test_mode.py \
+	tests/test_mode.py tests/test_taylor.py \
 	tests/test_drivers.py::test_both_drivers_give_the_same_chains_bit_for_bit
 
 .PHONY: setup demo test test-slow lint bench docs clean

@@ -22,7 +22,7 @@ COLUMNS = (
 COLUMNS_OF_DATA = 20
 DRAWS = 400_000
 REPEATS = 3
-SECONDS = {1_000_000: 60.0, 100_000: 20.0}
+SECONDS = {1_000_000: 30.0, 100_000: 15.0}
 SLOW = {"numpyro_nuts": 2.0, "blackjax_nuts": 2.0}  # times as long, for few draws have a poor estimate of their number
 NOT_AT_A_MILLION = ("numpyro_hmcecs", "blackjax_sgld", "pymhss")  # they are asked for at 10^5 rows
 

@@ -15,7 +15,7 @@ from tallmc.run.chain import Problem, start_chain
 from tallmc.run.drive import drive
 from tallmc.run.start import make_feed
 
-NUM_CHAINS = 8192
+NUM_CHAINS, NUM_DRAWS = 8192, 6000
 
 
 def run() -> list[tuple[str, str, str]]:
@@ -40,18 +40,18 @@ def _regression(num_rows: int = 10_000_000, num_columns: int = 50) -> list[tuple
     controlled = tm.Taylor(2).expand(posterior, found.position).posterior
     factor = covariance_factor(found.hessian)
     width = float(np.sqrt(np.mean(np.sum(factor**2, axis=1))))
-    walk, crank = tm.RandomWalk(1.5 * width / np.sqrt(num_columns)), tm.CrankNicolson(found.position, factor, 1.0)
+    walk, crank = tm.RandomWalk(1.2 * width / np.sqrt(num_columns)), tm.CrankNicolson(found.position, factor, 1.0)
     data, lines = None, []
-    for proposal, size, wanted in ((walk, 2, ">= 100 million"), (crank, 8, "")):
+    for proposal, size, wanted in ((walk, 4, ">= 100 million"), (crank, 16, "")):
         kernel = tm.MetropolisHastings(proposal, tm.MHSS(batch_size=size))
         feed, arranged, _ = make_feed(None, controlled, kernel)
         data = feed.arrange(posterior.data, 0) if data is None else data
         arranged = eqx.tree_at(lambda p: p.data, arranged, data)
         problem = Problem(kernel, arranged, feed, jnp.int32(0))
-        rate, gpu = _moved(tm.Together(), problem, found.position, NUM_CHAINS, 2000)
+        rate, gpu = _moved(tm.Together(), problem, found.position, NUM_CHAINS, NUM_DRAWS)
         cpu_device = jax.local_devices(backend="cpu")[0]
         with jax.default_device(cpu_device):
-            _, cpu = _moved(tm.ChainByChain(), jax.device_put(problem, cpu_device), found.position, 16, 20_000)
+            _, cpu = _moved(tm.ChainByChain(), jax.device_put(problem, cpu_device), found.position, 64, NUM_DRAWS)
         what = f"logistic regression, 10^7 x 50, MHSS({size} rows at a time), {type(proposal).__name__}"
         lines += [
             (f"{what}: chain-steps/s", f"{rate / 1e6:.0f} million (rows/step {gpu['rows'].mean():.2g})", wanted),

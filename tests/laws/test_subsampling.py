@@ -131,10 +131,19 @@ def test_a_rule_that_does_not_balance_is_caught():
     assert abs(imbalance(there, back, 0.4)) > 5
 
 
-def test_bounds_that_do_not_hold_are_counted():
+def test_bounds_that_do_not_hold_are_named_before_the_run():
     rows, constants = skewed_rows(2000, 0.0, 4.0)
-    data = np.asarray(real(rows))
-    posterior = tm.Posterior(log_likelihood, data, bounds=GivenBounds(constants / 4))
+    posterior = tm.Posterior(log_likelihood, np.asarray(real(rows)), bounds=GivenBounds(constants / 4))
+    kernel = tm.MetropolisHastings(tm.RandomWalk(0.5), tm.TunaMH())
+    with pytest.raises(ValueError, match=r"row \d+ breaks posterior.bounds"):
+        tm.sample(posterior, kernel, init=0.0, num_samples=100, num_warmup=0, num_chains=2)
+
+
+def test_bounds_that_a_few_rows_break_are_counted():
+    """One loud row in 30,000 has a bound that is too small; the look before the run misses it."""
+    rows, constants = skewed_rows(30_000, 0.0, 4.0)
+    rows[-1], constants[-1] = 2.0, 1.0
+    posterior = tm.Posterior(log_likelihood, np.asarray(real(rows)), bounds=GivenBounds(constants))
     kernel = tm.MetropolisHastings(tm.RandomWalk(0.5), tm.TunaMH())
     with pytest.warns(UserWarning, match="changed by more than posterior.bounds allows"):
         run = tm.sample(posterior, kernel, init=0.0, num_samples=100, num_warmup=0, num_chains=2)

@@ -23,7 +23,7 @@ from tallmc.run.chain import Chain, Problem, start_chain
 from tallmc.run.drive import drive
 from tallmc.run.drivers import Driver, pick_driver
 from tallmc.run.result import Run
-from tallmc.run.start import find_start, make_feed
+from tallmc.run.start import check_bounds, find_start, make_feed
 
 _TOLERATED_ERROR = 0.01
 
@@ -91,7 +91,7 @@ def sample(
     posterior, kernel, positions = start.posterior, start.kernel, start.positions
     checks.check_kernel(kernel, positions, posterior)
     typical, start_rows = checks.check_start(posterior, positions)
-    setup_rows = start.rows_read + start_rows
+    setup_rows = start.rows_read + start_rows + check_bounds(posterior, kernel, positions)
     first = jax.tree.map(lambda leaf: leaf[0], positions)
     check_precision(posterior, kernel, first, typical)
 

@@ -4,6 +4,8 @@ from typing import NamedTuple
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
+import numpy as np
 from jaxtyping import PyTree
 
 from tallmc import checks
@@ -11,8 +13,12 @@ from tallmc.bounds import RowBounds, WeightedBounds
 from tallmc.control_variates import Controlled, Taylor
 from tallmc.feed import Feed, InMemoryFeed, WeightedFeed
 from tallmc.kernel import Kernel
+from tallmc.keys import as_key
+from tallmc.metropolis import MetropolisHastings
 from tallmc.optimise.mode import mode
 from tallmc.posterior import Posterior
+
+_ROWS_TO_TRY, _MOVES_TO_TRY = 1000, 4
 
 
 class Start(NamedTuple):
@@ -95,3 +101,32 @@ def make_feed(feed: type[Feed] | None, posterior: Posterior, kernel: Kernel) -> 
     if not kernel.wants_weighted_rows:
         posterior = eqx.tree_at(lambda p: p.bounds, posterior, WeightedBounds(posterior.bounds))
     return WeightedFeed(posterior.num_rows, kernel.batch_size, weights), posterior, posterior.num_rows
+
+
+def check_bounds(posterior: Posterior, kernel: Kernel, positions: PyTree) -> int:
+    """Tries the bounds that an exact rule relies on: some rows, on the way from where chains start to elsewhere.
+
+    Returns:
+        Rows read.
+    """
+    bounds = posterior.bounds
+    if not (kernel.wants_weighted_rows and isinstance(kernel, MetropolisHastings) and isinstance(bounds, RowBounds)):
+        return 0
+    old = jax.tree.map(lambda leaf: leaf[0], positions)
+    generator = np.random.default_rng(0)
+    which = generator.choice(posterior.num_rows, min(_ROWS_TO_TRY, posterior.num_rows), replace=False)
+    rows = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)[which]), posterior.data)
+    constants = bounds.constants(posterior.data)[which]
+    model = eqx.tree_at(lambda p: p.data, posterior, None)
+    for seed in range(_MOVES_TO_TRY):
+        new = kernel.proposal.propose(as_key(seed), old, model).position
+        allowed = constants * float(bounds.reach(old, new)) / float(posterior.temperature)
+        change = np.abs(np.asarray(posterior.log_ratios(old, new, rows), float))
+        if np.any(worse := change > allowed * 1.001):
+            row = int(np.argmax(np.where(worse, change / np.maximum(allowed, np.finfo(float).tiny), 0)))
+            raise ValueError(
+                f"row {which[row]} breaks posterior.bounds: between two positions it changes by {change[row]:.3g}, and "
+                f"its bound allows {allowed[row]:.3g}. Mend the bounds (a first derivative bounds the change, a second "
+                "or third what a Taylor expansion leaves of it), or use tm.MHMinibatch(), which needs none"
+            )
+    return _MOVES_TO_TRY * len(which) + posterior.num_rows
