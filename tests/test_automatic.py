@@ -166,7 +166,7 @@ def test_an_expansion_in_the_wrong_place_is_moved(rows, capsys):
     kernel = tm.MetropolisHastings(tm.RandomWalk(factor), tm.MHMinibatch())
     wrong = tm.Taylor(2, at=np.asarray(found.position) + 0.5)
     run = tm.sample(posterior, kernel, init=found.position, control_variate=wrong, num_warmup=400, num_samples=400)
-    assert "was moved to their mean" in capsys.readouterr().out
+    assert "was moved to their middle" in capsys.readouterr().out
     assert "was moved" in " ".join(run.choices)
     assert run.stats["rows"].mean() < 500
     still = tm.sample(posterior, kernel, init=found.position, control_variate=wrong, num_warmup=0, num_samples=100)

@@ -141,6 +141,30 @@ def test_what_does_not_go_together_is_named(logistic, options, message):
         tm.sample(logistic, kernel, init=np.zeros(4), **options)
 
 
+@pytest.mark.parametrize("order", [1, 2])
+def test_a_move_and_its_way_back_have_the_same_bound(logistic, order):
+    """Detailed balance of the exact rules rests on it."""
+    controlled = tm.Taylor(order).expand(logistic, tm.optimise.mode(logistic, progress=False).position)
+    bounds = controlled.posterior.bounds
+    for step in (0.1, 1.0, 4.0):
+        for old, new in moves(logistic, controlled.precision, controlled.posterior.expansion.centre, step):
+            np.testing.assert_allclose(bounds.reach(old, new), bounds.reach(new, old), rtol=1e-12 if FINE else 2e-5)
+
+
+@pytest.mark.parametrize(
+    ("rule", "options", "message"),
+    [
+        (tm.Mint(100, 0.2), {"control_variate": tm.Taylor()}, "leave control_variate out"),
+        (tm.MHSubLhd(bound=lambda old, new: 1.0), {"control_variate": tm.Taylor()}, "leave bound out"),
+        (tm.Exact(), {"control_variate": tm.Taylor(), "feed": tm.WeightedFeed}, "each row once"),
+        (tm.AustereMH(), {"control_variate": tm.Taylor(), "feed": tm.WeightedFeed}, "each row once"),
+    ],
+)
+def test_rules_that_an_expansion_or_weights_would_mislead_refuse(logistic, rule, options, message):
+    with pytest.raises(ValueError, match=message):
+        tm.sample(logistic, tm.MetropolisHastings(tm.RandomWalk(0.001), rule), init=np.zeros(4), **options)
+
+
 def test_order_is_one_or_two():
     for make in (tm.Taylor, tm.MHSS):
         with pytest.raises(ValueError, match="order must be 1 or 2"):

@@ -218,8 +218,9 @@ class LinearBounds(SmoothBounds):
         parts = []
         for start in range(0, len(data["y"]), _ROWS_AT_A_TIME):
             x, y = (np.asarray(data[name][start : start + _ROWS_AT_A_TIME]) for name in ("x", "y"))
+            x = x.astype(np.promote_types(x.dtype, np.float32), copy=False)
             x = x if stretch is None else x @ stretch.astype(x.dtype)
-            bound = np.asarray(self.link.largest_derivative(order, jnp.asarray(y)), float)
+            bound = np.asarray(self.link.largest_derivative(order, jnp.asarray(y, jnp.result_type(float))), float)
             parts.append(bound * np.einsum("ij,ij->i", x, x).astype(float) ** (order / 2))
         # Lengths are computed in the data's precision; a bound must hold all the same.
         return np.concatenate(parts) * (1 + 1e-5)
@@ -293,10 +294,13 @@ def _rank_one_reach(triangle: _Triangle, order: int) -> Array:
     """
     near, far = triangle.near, triangle.far
     cosine = jnp.clip(triangle.ends / jnp.maximum(near * far, jnp.finfo(near.dtype).tiny), -1, 1)
-    sine = jnp.sqrt(1 - cosine * cosine)
+    # Angles are measured from the bisector of both ends: then a move and its way back have the same bound to the last
+    # digit, as detailed balance wants.
+    half_cosine, half_sine = jnp.sqrt((1 + cosine) / 2), jnp.sqrt((1 - cosine) / 2)
     angles = np.pi * np.arange(_NUM_ANGLES) / _NUM_ANGLES
     across, along = (jnp.asarray(values, near.dtype) for values in (np.cos(angles), np.sin(angles)))
-    seen_start, seen_end = near * across, far * (cosine * across + sine * along)
+    seen_start = near * (half_cosine * across - half_sine * along)
+    seen_end = far * (half_cosine * across + half_sine * along)
 
     def signed_power(u: Array) -> Array:
         return u * jnp.abs(u) if order == 1 else u * u * u

@@ -97,6 +97,8 @@ class AcceptanceRule(eqx.Module, Generic[Evidence]):
     """Whether the rule takes the mean log ratio of a few rows for normal."""
     wants_weighted_rows: ClassVar[bool] = False
     """Whether rows must come in proportion to the constants of `posterior.bounds`, as from a `WeightedFeed`."""
+    allows_weighted_rows: ClassVar[bool] = False
+    """Whether they may: whether the rule knows that as many draws as there are rows are not all rows."""
 
     batch_size: eqx.AbstractVar[int]
     """Rows in a window."""
@@ -207,6 +209,11 @@ class Kernel(eqx.Module, Generic[State]):
     @property
     def wants_weighted_rows(self) -> bool:
         """Whether rows must come in proportion to the constants of `posterior.bounds`."""
+        return False
+
+    @property
+    def allows_weighted_rows(self) -> bool:
+        """Whether they may."""
         return False
 
     @property

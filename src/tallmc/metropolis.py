@@ -60,6 +60,11 @@ class MetropolisHastings(Kernel[MetropolisState]):
         return self.rule.wants_weighted_rows
 
     @property
+    def allows_weighted_rows(self) -> bool:
+        """Whether the rule does."""
+        return self.rule.allows_weighted_rows
+
+    @property
     def expansion_order(self) -> int | None:
         """The rule's."""
         return self.rule.expansion_order

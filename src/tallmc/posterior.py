@@ -57,6 +57,11 @@ class Posterior(eqx.Module):
         self.temperature = _check_temperature(temperature)
         self.bounds = bounds
 
+    @property
+    def expanded(self) -> bool:
+        """Whether rows say only what a Taylor expansion leaves of them."""
+        return False
+
     def at_temperature(self, temperature: float | Array) -> "Posterior":
         """The same posterior at another temperature."""
         return eqx.tree_at(lambda p: p.temperature, self, _check_temperature(temperature))

@@ -69,6 +69,7 @@ class MHMinibatch(AcceptanceRule[MinibatchEvidence]):
     cumulative: Real[Array, " k"]
     guarantee: ClassVar = Guarantee.ASYMPTOTIC
     trusts_normality: ClassVar = True
+    allows_weighted_rows: ClassVar = True
     reference: ClassVar = "seita2018efficient"
     target_acceptance: ClassVar = 0.159
 
@@ -134,7 +135,7 @@ class MHMinibatch(AcceptanceRule[MinibatchEvidence]):
         missing = self.sigma**2 - jnp.where(known, 0, noise)
         top_up = rounded(evidence.normal * jnp.sqrt(jnp.maximum(missing, 0)))
         total = evidence.offset + rounded(num_rows * mean) + top_up + evidence.correction
-        return Verdict(enough | all_seen, total > 0)
+        return Verdict(enough | known, total > 0)
 
     def stats(self, evidence: MinibatchEvidence) -> dict[str, Array]:
         """The estimated error of the acceptance probability, and the skewness of the rows that decided."""

@@ -94,7 +94,12 @@ class MHSubLhd(AcceptanceRule[BoundedEvidence]):
         self.batch_size, self.bound, self.inequality = int(batch_size), bound, inequality
 
     def check(self, posterior: Posterior) -> None:
-        """Wants a bound from somewhere."""
+        """Wants a bound from somewhere, and on what it is shown."""
+        if callable(self.bound) and posterior.expanded:
+            raise ValueError(
+                "bound=... bounds the change of a row's log likelihood, not what a Taylor expansion leaves of it; "
+                "leave bound out and give the posterior bounds=tm.DerivativeBounds(...), or leave control_variate out"
+            )
         if self.bound is None and posterior.bounds is None:
             raise ValueError(
                 "MHSubLhd needs a bound on the change of a row's log likelihood, and this posterior has none; pass "

@@ -64,6 +64,10 @@ class Mint(AcceptanceRule[BatchEvidence]):
 
     def check(self, posterior: Posterior) -> None:
         """The exponent must leave the noise bounded."""
+        if posterior.expanded:
+            raise ValueError(
+                "Mint tempers what rows say, and a Taylor expansion says most of it; leave control_variate out"
+            )
         num_rows = posterior.num_rows
         limit = math.log(min(self.batch_size, num_rows)) / math.log(num_rows) if num_rows > 1 else math.inf
         if limit == 0:

@@ -61,6 +61,7 @@ class SubsamplingRule(AcceptanceRule[SubsamplingEvidence]):
     batch_size: eqx.AbstractVar[int]
     guarantee: ClassVar = Guarantee.EXACT
     wants_weighted_rows: ClassVar = True
+    allows_weighted_rows: ClassVar = True
 
     def __check_init__(self):
         check_batch_size(self.batch_size)
@@ -135,7 +136,7 @@ class SubsamplingRule(AcceptanceRule[SubsamplingEvidence]):
             lambda e: (e.key, e.left, e.total, e.violations, e.full),
             evidence,
             (
-                jax.random.fold_in(evidence.key, 1),
+                jax.random.split(evidence.key)[0],
                 evidence.left - arrivals[-1],
                 evidence.total + jnp.sum(said),
                 evidence.violations + jnp.sum(beyond).astype(jnp.int32),
@@ -177,5 +178,5 @@ class SubsamplingRule(AcceptanceRule[SubsamplingEvidence]):
 
     def _arrivals(self, evidence: SubsamplingEvidence, size: int) -> tuple[Array, Array]:
         """When each row of a window arrives, and the uniform number that decides if it is kept."""
-        uniforms = jax.random.uniform(evidence.key, (2, size), evidence.left.dtype)
+        uniforms = jax.random.uniform(jax.random.split(evidence.key)[1], (2, size), evidence.left.dtype)
         return jnp.cumsum(-jnp.log1p(-uniforms[0])), uniforms[1]

@@ -117,6 +117,11 @@ class ControlledPosterior(Posterior):
         self.bounds, self.plain_bounds = bounds, posterior.bounds
         self.expansion = expansion
 
+    @property
+    def expanded(self) -> bool:
+        """Yes."""
+        return True
+
     def without_expansion(self) -> Posterior:
         """The posterior as it was."""
         return Posterior(self.log_likelihood, self.data, self.log_prior, self.temperature, self.plain_bounds)

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, PyTree
 from scipy import stats
 
-from tallmc.bounds import RowBounds
+from tallmc.bounds import RowBounds, WeightedBounds
 from tallmc.diagnostics.moves import Moves, log_ratio_blocks
 from tallmc.feed import Feed, IndexedFeed, WeightedFeed
 from tallmc.kernel import Question
@@ -179,9 +179,11 @@ def _decide_again(run: "Run", steps: _Steps, rng_key: int | Array) -> tuple[np.n
         feed = IndexedFeed(posterior.num_rows, kernel.batch_size)
     data = jax.tree.map(jnp.asarray, posterior.data)
     arranged = eqx.tree_at(lambda p: p.data, posterior, data)
+    if isinstance(feed, WeightedFeed):
+        arranged = eqx.tree_at(lambda p: p.bounds, arranged, WeightedBounds(arranged.bounds))
     count = len(steps.accepted)
     which = jnp.repeat(jnp.arange(count), replays)
-    keys = jax.random.split(jax.random.fold_in(as_key(rng_key), 1), count * replays)
+    keys = jax.random.split(jax.random.fold_in(as_key(rng_key), 2**31), count * replays)
     accepted, rows = _decide(kernel, arranged, feed, steps.states, steps.questions, which, keys)
     return np.asarray(accepted).reshape(count, replays).mean(axis=1), replays, int(np.asarray(rows).sum(dtype=np.int64))
 

@@ -99,7 +99,9 @@ def log_ratio_blocks(posterior: Posterior, moves: Moves):
     compiled = jax.jit(jax.vmap(posterior.log_ratios, in_axes=(0, 0, None)))
     for start in range(0, posterior.num_rows, _ROWS_AT_A_TIME):
         rows = jax.tree.map(lambda leaf: jnp.asarray(leaf[start : start + _ROWS_AT_A_TIME]), posterior.data)  # noqa: B023
-        yield np.asarray(compiled(moves.position, moves.proposed, rows), float)
+        with jax.default_matmul_precision("highest"):
+            values = compiled(moves.position, moves.proposed, rows)
+        yield np.asarray(values, float)
 
 
 def _merge(count, mean, powers, size, block_mean, block):

@@ -76,7 +76,7 @@ def plan(posterior: Posterior, init: PyTree, num_chains: int, rng_key: Array, *,
     rows_read += controlled.rows_read
     factor = covariance_factor(controlled.precision)
     if factor is None:
-        _refuse_improper(posterior, controlled.precision, converged=found.converged)
+        _refuse_improper(controlled.precision, converged=found.converged)
         return _without_a_normal(posterior, centre, num_chains, rows_read, "no maximum with a curvature all around")
     _check_digits(centre, factor)
     if not found.converged:
@@ -206,7 +206,8 @@ def _choose_rule(posterior: ControlledPosterior, pilot: Pilot) -> tuple[Acceptan
     if num_rows <= _FEW_ROWS:
         return Exact(), None, f"with {num_rows} rows every test reads all of them (Exact)"
     if pilot.rows_drawn < _WORTHWHILE * num_rows:
-        size = int(np.clip(8 * round(pilot.rows_drawn / 24), 8, 64))  # short windows waste few rows
+        # Short windows fetch few rows in vain.
+        size = 4 if pilot.rows_drawn < 1 else int(np.clip(8 * round(pilot.rows_drawn / 24), 8, 64))
         why = (
             f"the model bounds what a row can add to its Taylor expansion (order {order}), so tests are exact and read "
             f"about {pilot.rows_drawn:.2g} rows (MHSS)"
@@ -271,9 +272,8 @@ def _between_modes(
     return Start(posterior, kernel, positions, rows_read, None, None, choices, doubts)
 
 
-def _refuse_improper(posterior: Posterior, precision: np.ndarray, *, converged: bool) -> None:
+def _refuse_improper(precision: np.ndarray, *, converged: bool) -> None:
     """A posterior that is flat in some direction cannot be sampled."""
-    del posterior
     scale = np.sqrt(np.maximum(np.abs(np.diag(precision)), np.finfo(float).tiny))
     values, vectors = np.linalg.eigh(precision / np.outer(scale, scale))
     if values[0] < -1e-6 * values[-1] and not converged:

@@ -14,6 +14,8 @@ from tallmc.keys import transition_keys
 from tallmc.posterior import Posterior
 from tallmc.run.records import Draw
 
+_RESTARTED = 2**31  # no chain makes so many transitions
+
 
 class Problem(NamedTuple):
     """What does not change during a run. `posterior.data` is arranged by the feed."""
@@ -55,7 +57,7 @@ def start_chain(problem: Problem, key: Array, position: PyTree) -> Chain:
 @_at_full_precision
 def restart_chain(problem: Problem, chain: Chain) -> Chain:
     """The chain with its test begun anew: what it had gathered belongs to another expansion of the posterior."""
-    key_kernel, key_feed = transition_keys(jax.random.fold_in(chain.key, 1), chain.finished)
+    key_kernel, key_feed = transition_keys(jax.random.fold_in(chain.key, _RESTARTED), chain.finished)
     state = problem.kernel.restart(key_kernel, chain.state, problem.posterior, chain.finished)
     cursor = problem.feed.start(key_feed, problem.kernel.every_row(state))
     return Chain(chain.key, chain.finished, cursor, state)

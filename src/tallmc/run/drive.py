@@ -70,7 +70,9 @@ def drive(
             if until in look_at:
                 positions = jax.vmap(problem.kernel.position)(driver.chains(work).state)
                 looks.append(jax.tree.map(np.asarray, positions))
-                if until == look_at[-1] and (moved := recentre(controlled, looks)) is not None:  # pyright: ignore
+                # Chains that are moved together may be ahead of this look; draws that they have made stay as they are.
+                last = until == look_at[-1] and int(driver.finished(work).max()) <= num_warmup
+                if last and (moved := recentre(controlled, looks)) is not None:  # pyright: ignore
                     problem, rows_read = _around(problem, moved)
                     moved = moved._replace(rows_read=moved.rows_read + rows_read)
                     work = driver.load(problem, _restart(problem, driver.chains(work)), layout.empty(room))

@@ -33,7 +33,7 @@ def other_modes(
         return [], 0
     flat, unravel = ravel_pytree(jax.tree.map(jnp.asarray, centre))
     here = np.asarray(flat, float)
-    generator = np.random.default_rng(np.asarray(jax.random.key_data(as_key(rng_key))))
+    generator = np.random.default_rng([2, *np.asarray(jax.random.key_data(as_key(rng_key)))])
     few = _some_rows(posterior, generator)
     width = np.sqrt(np.sum(factor**2, axis=1) * posterior.num_rows / few.num_rows)
     found, rows_read = [], 0

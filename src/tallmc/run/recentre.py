@@ -8,7 +8,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import PyTree, Real
 
-from tallmc.control_variates import Controlled, Taylor
+from tallmc.control_variates import Controlled, Taylor, covariance_factor
 
 NUM_LOOKS = 8
 _FAR_SHARE = 0.2
@@ -36,7 +36,7 @@ def far_from(precision: Real[np.ndarray, "d d"], centre: np.ndarray, points: np.
 
 
 def recentre(controlled: Controlled, looks: list[PyTree]) -> Recentred | None:
-    """Expands anew at the mean of where the chains were, if too many looks found them far from the expansion.
+    """Expands anew in the middle of where the chains were, if too many looks found them far from the expansion.
 
     Args:
         controlled: The posterior and its expansion.
@@ -51,9 +51,16 @@ def recentre(controlled: Controlled, looks: list[PyTree]) -> Recentred | None:
     one = jax.tree.map(lambda leaf: leaf[0], looks[0])
     flat, unravel = ravel_pytree(one)
     plain = posterior.without_expansion()
-    moved = Taylor(posterior.expansion.order).expand(plain, unravel(jnp.asarray(points.mean(axis=0), flat.dtype)))
+    try:
+        # The median, so that one chain that is lost does not lead the others astray.
+        centre = unravel(jnp.asarray(np.median(points, axis=0), flat.dtype))
+        moved = Taylor(posterior.expansion.order).expand(plain, centre)
+    except ValueError:  # no derivatives there
+        return None
+    if covariance_factor(moved.precision) is None:
+        return None
     reason = (
         f"{100 * share:.0f} % of the looks at the chains found them far from the Taylor expansion (more than "
-        f"{100 * _FAR_SHARE:.0f} % is too much), so it was moved to their mean half-way through warm-up"
+        f"{100 * _FAR_SHARE:.0f} % is too much), so it was moved to their middle half-way through warm-up"
     )
     return Recentred(moved, moved.rows_read, reason)

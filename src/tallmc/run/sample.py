@@ -1,5 +1,6 @@
 """`tm.sample`: the one call that most people need."""
 
+import contextlib
 import dataclasses
 import warnings
 
@@ -79,11 +80,14 @@ def sample(
     if driver is not None and not isinstance(driver, Driver):
         raise ValueError("driver must be a Driver such as tm.ChainByChain() or tm.Together()")
     key_shuffle, key_chains = jax.random.split(as_key(rng_key))
+    key_plan = jax.random.fold_in(key_shuffle, 1)
     automatic = kernel is None
     if kernel is None:
-        if control_variate is not None:
-            raise ValueError("without a kernel the control variate is chosen too; leave control_variate out")
-        start = plan(posterior, init, num_chains, jax.random.fold_in(key_chains, 0), progress=progress)
+        if control_variate is not None or feed is not None:
+            raise ValueError(
+                "without a kernel control variate and feed are chosen too; leave control_variate and feed out"
+            )
+        start = plan(posterior, init, num_chains, key_plan, progress=progress)
         print(f"tallmc: {'; '.join(start.choices)}.")
     else:
         checks.check_is_kernel(kernel)
@@ -91,9 +95,9 @@ def sample(
     posterior, kernel, positions = start.posterior, start.kernel, start.positions
     checks.check_kernel(kernel, positions, posterior)
     typical, start_rows = checks.check_start(posterior, positions)
-    setup_rows = start.rows_read + start_rows + check_bounds(posterior, kernel, positions)
     first = jax.tree.map(lambda leaf: leaf[0], positions)
     check_precision(posterior, kernel, first, typical)
+    setup_rows = start.rows_read + start_rows + check_bounds(posterior, kernel, positions, typical)
 
     shuffle_seed = int(jax.random.bits(key_shuffle))
     rows, arranged, feed_rows = make_feed(feed or start.feed, posterior, kernel)
@@ -121,11 +125,13 @@ def sample(
     )
     if done.moved is not None:
         print(f"tallmc: {done.moved.reason}.")
-    if automatic and run.num_draws > 1:
-        found = audit(run)
-        run = dataclasses.replace(run, audit=found, doubts=run.doubts + _objections(found))
+    if automatic and run.num_draws > 1 and not run.interrupted:
+        with contextlib.suppress(KeyboardInterrupt):  # the draws are there; whoever is in a hurry may have them
+            found = audit(run)
+            run = dataclasses.replace(run, audit=found, doubts=run.doubts + _objections(found))
     for warning in kernel.warnings(run.stats):
-        warnings.warn(warning, NormalityWarning, stacklevel=2)
+        trusting = getattr(getattr(kernel, "rule", None), "trusts_normality", False)
+        warnings.warn(warning, NormalityWarning if trusting else UserWarning, stacklevel=2)
     for doubt in run.doubts:
         warnings.warn(doubt, UserWarning, stacklevel=2)
     return run

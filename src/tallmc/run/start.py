@@ -95,16 +95,22 @@ def make_feed(feed: type[Feed] | None, posterior: Posterior, kernel: Kernel) -> 
         return feed(posterior.num_rows, kernel.batch_size), posterior, 0  # pyright: ignore[reportCallIssue]
     if not isinstance(posterior.bounds, RowBounds):
         raise ValueError("WeightedFeed weighs rows by posterior.bounds, and this posterior has none for each row")
-    if not kernel.wants_weighted_rows and kernel.decisive_rows(posterior.num_rows) >= posterior.num_rows:
-        raise ValueError("a rule that reads every row cannot draw rows by weight; leave feed out")
+    if not kernel.allows_weighted_rows:
+        raise ValueError("this rule counts on seeing each row once; WeightedFeed is for MHSS, TunaMH and MHMinibatch")
     weights = posterior.bounds.constants(posterior.data)
     if not kernel.wants_weighted_rows:
         posterior = eqx.tree_at(lambda p: p.bounds, posterior, WeightedBounds(posterior.bounds))
     return WeightedFeed(posterior.num_rows, kernel.batch_size, weights), posterior, posterior.num_rows
 
 
-def check_bounds(posterior: Posterior, kernel: Kernel, positions: PyTree) -> int:
+def check_bounds(posterior: Posterior, kernel: Kernel, positions: PyTree, typical: float) -> int:
     """Tries the bounds that an exact rule relies on: some rows, on the way from where chains start to elsewhere.
+
+    Args:
+        posterior: With its bounds.
+        kernel: With its proposal.
+        positions: Where the chains start.
+        typical: Size of a row's log likelihood, for the rounding of their differences.
 
     Returns:
         Rows read.
@@ -121,7 +127,11 @@ def check_bounds(posterior: Posterior, kernel: Kernel, positions: PyTree) -> int
     for seed in range(_MOVES_TO_TRY):
         new = kernel.proposal.propose(as_key(seed), old, model).position
         allowed = constants * float(bounds.reach(old, new)) / float(posterior.temperature)
-        change = np.abs(np.asarray(posterior.log_ratios(old, new, rows), float))
+        with jax.default_matmul_precision("highest"):
+            ratios = posterior.log_ratios(old, new, rows)
+        rounding = 0.0 if posterior.expanded else 8 * typical / float(posterior.temperature)
+        allowed = allowed + rounding * float(jnp.finfo(ratios.dtype).eps)
+        change = np.abs(np.asarray(ratios, float))
         if np.any(worse := change > allowed * 1.001):
             row = int(np.argmax(np.where(worse, change / np.maximum(allowed, np.finfo(float).tiny), 0)))
             raise ValueError(
