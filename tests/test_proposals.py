@@ -83,8 +83,6 @@ def test_warm_up_finds_a_long_step_where_the_posterior_is_normal():
     run = tm.sample(posterior, kernel, init=mode, num_samples=500, num_warmup=400, num_chains=2)
     assert np.all(np.abs(0.1 * run.step_size) > 0.8)
     assert run.stats["accepted"].mean() > 0.9
-    untuned = tm.sample(posterior, kernel, init=mode, num_samples=50, num_warmup=0, num_chains=2)
-    np.testing.assert_array_equal(untuned.step_size, 1)
 
 
 def test_mala_mixes_and_reads_no_rows_to_propose():

@@ -32,6 +32,8 @@ class Window(eqx.Module):
 class Feed(eqx.Module):
     """Shows each test a sequence of windows: disjoint, in random order, every row exactly once if it sees them all.
 
+    That is the promise most rules rest on. A feed that draws rows by weight makes another one; see `WeightedFeed`.
+
     A feed is two things: how rows are laid out (`arrange`, once, before anything is compiled) and which rows the
     next window holds (`start`, `advance`, `read`, inside compiled code).
     """

@@ -12,6 +12,7 @@ from tallmc.control_variates import Controlled, Taylor, covariance_factor
 
 NUM_LOOKS = 8
 _FAR_SHARE = 0.2
+_APPROACHING = 0.8  # chains that have come nearer by so much are on their way to the expansion
 
 
 class Recentred(NamedTuple):
@@ -22,17 +23,16 @@ class Recentred(NamedTuple):
     reason: str
 
 
-def far_from(precision: Real[np.ndarray, "d d"], centre: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """Which points are further away than a normal posterior would ever be.
+def squared_distances(precision: Real[np.ndarray, "d d"], centre: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """In standard deviations of a normal.
 
     Args:
         precision: Of the normal.
         centre: Its mean.
         points: One a line.
     """
-    away, size = points - centre, len(centre)
-    squares = np.einsum("ij,jk,ik->i", away, precision, away)
-    return squares > size + 6 * np.sqrt(2 * size) + 20
+    away = points - centre
+    return np.einsum("ij,jk,ik->i", away, precision, away)
 
 
 def recentre(controlled: Controlled, looks: list[PyTree]) -> Recentred | None:
@@ -45,16 +45,19 @@ def recentre(controlled: Controlled, looks: list[PyTree]) -> Recentred | None:
     posterior = controlled.posterior
     late = looks[len(looks) // 2 :]
     points = np.concatenate([np.asarray(jax.vmap(lambda p: ravel_pytree(p)[0])(look), float) for look in late])
-    share = float(np.mean(far_from(controlled.precision, np.asarray(posterior.expansion.centre, float), points)))
-    if share <= _FAR_SHARE:
+    centre = np.asarray(posterior.expansion.centre, float)
+    squares, size = squared_distances(controlled.precision, centre, points), len(centre)
+    share = float(np.mean(squares > size + 6 * np.sqrt(2 * size) + 20))  # further than a normal would ever be
+    before, after = np.split(np.sqrt(np.maximum(squares, 0)), [len(squares) // 2])
+    if share <= _FAR_SHARE or np.median(after) < _APPROACHING * np.median(before):
         return None
     one = jax.tree.map(lambda leaf: leaf[0], looks[0])
     flat, unravel = ravel_pytree(one)
     plain = posterior.without_expansion()
     try:
         # The median, so that one chain that is lost does not lead the others astray.
-        centre = unravel(jnp.asarray(np.median(points, axis=0), flat.dtype))
-        moved = Taylor(posterior.expansion.order).expand(plain, centre)
+        middle = unravel(jnp.asarray(np.median(points, axis=0), flat.dtype))
+        moved = Taylor(posterior.expansion.order).expand(plain, middle)
     except ValueError:  # no derivatives there
         return None
     if covariance_factor(moved.precision) is None:
