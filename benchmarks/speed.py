@@ -72,7 +72,7 @@ def bare_rows_per_second(posterior, batch_size, num_windows=200_000) -> float:
         return jax.lax.fori_loop(0, num_windows, body, (chain.cursor, jnp.float32(0)))
 
     rates = []
-    for compiled in (eqx.filter_jit(loop), eqx.filter_jit(native(loop))):
+    for compiled in (eqx.filter_jit(loop), native(loop)):
         jax.block_until_ready(compiled(problem, chain))
         seconds = best_seconds(lambda compiled=compiled: jax.block_until_ready(compiled(problem, chain)))
         rates.append(num_windows * batch_size / seconds)

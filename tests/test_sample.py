@@ -161,6 +161,15 @@ def test_a_log_ratio_that_turns_nonfinite_rejects_and_is_counted(rule):
     assert "not finite" in str(run.summary())
 
 
+def test_a_likelihood_need_not_look_at_every_column():
+    """The compiler used to end the process over an array that the loop never reads. The draws are those without it."""
+    plain = normal_posterior()
+    rows = {"y": plain.data, "unused": np.zeros_like(plain.data)}
+    posterior = tm.Posterior(lambda b, row: log_likelihood(b, row["y"]), rows, plain.log_prior, plain.temperature)
+    runs = [sample(target, tm.MHMinibatch(50), rng_key=3) for target in (plain, posterior)]
+    np.testing.assert_array_equal(runs[0].samples, runs[1].samples)
+
+
 def test_one_row_is_enough():
     run = sample(tm.Posterior(log_likelihood, np.asarray(real([1.0]))), tm.MHMinibatch(50), init=0.0)
     assert np.all(run.stats["rows"] == 1)

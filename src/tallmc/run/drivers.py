@@ -119,7 +119,7 @@ def _loop(problem: Problem, chain: Chain, record: Record, until: Int[Array, ""])
 
 _LARGEST_NATIVE_WINDOW = 256  # measured: beyond it XLA's own kernels win, because they use wider vectors
 _thunk_loop = eqx.filter_jit(_loop)
-_native_loop = eqx.filter_jit(native(_loop))
+_native_loop = native(_loop)
 
 
 def _compiled_loop(problem: Problem, chain: Chain, record: Record) -> Callable[..., tuple[Chain, Record]]:

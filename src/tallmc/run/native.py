@@ -5,11 +5,13 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jax.experimental.xla_metadata import set_xla_metadata
+from jaxtyping import Array, PyTree
 
 
 def native(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Asks XLA to emit `function`, loops and all, as one piece of machine code.
+    """Compiles `function`, and asks XLA to emit it, loops and all, as one piece of machine code.
 
     XLA runs a compiled loop on a CPU as a list of small kernels, handed out one by one. A round of a chain is some
     thirty of them, a few nanoseconds of work each at fifty nanoseconds of overhead. XLA emits calls that carry the
@@ -17,12 +19,27 @@ def native(function: Callable[..., Any]) -> Callable[..., Any]:
     Where the mark means nothing to the compiler, nothing is lost but that. Some operations (a sort, a factorisation)
     need XLA's runtime: with one of those inside, compilation fails, and the caller has to do without.
     """
-    inner: Callable[..., Any] = eqx.filter_jit(function)
+    inner: Callable[..., Any] = eqx.filter_jit(lambda *args: (function(*args), _one_of_each(args)))
 
+    @eqx.filter_jit
     def outer(*args: Any) -> Any:
-        leaves, structure = jax.tree.flatten(inner(*args))
+        result, read = inner(*args)
+        leaves, structure = jax.tree.flatten(result)
         # A mark on any one output is a mark on the call that gives it.
         leaves[-1] = set_xla_metadata(leaves[-1], xla_cpu_small_call="true", inlineable="false")
-        return jax.tree.unflatten(structure, leaves)
+        return jax.tree.unflatten(structure, leaves), read
 
-    return outer
+    return lambda *args: outer(*args)[0]
+
+
+def _one_of_each(args: PyTree) -> list[Array]:
+    """Reads a number of every array. An argument that a marked call never reads, such as a column of the data that the
+    likelihood ignores, ends the process in XLA's emitter."""
+    arrays = jax.tree.map(
+        lambda leaf: jax.random.key_data(leaf) if _is_key(leaf) else leaf, eqx.filter(args, eqx.is_array)
+    )
+    return [leaf.ravel()[0] for leaf in jax.tree.leaves(arrays) if leaf.size]
+
+
+def _is_key(leaf: Array) -> bool:
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
