@@ -15,12 +15,13 @@ COLUMNS = (
     "rule",
     "accepted",
     "rows a step",
-    "effective draws/s (and in all)",
+    "effective draws/s (and in all), of means or squares",
     "largest error of a mean (sds)",
     "largest error of a sd",
 )
-SECONDS = 30.0
-TRIAL, MOST = 400, 300_000  # draws of each of two chains
+ENOUGH = 30_000  # effective draws, of means and of squares: a standard deviation is then known to 0.4 %
+LIMIT = 150.0  # seconds for each line, if there are not enough before
+TRIAL, MOST = 400, 1_000_000  # draws of each of two chains
 
 
 def generated() -> tuple[np.ndarray, np.ndarray]:
@@ -28,11 +29,12 @@ def generated() -> tuple[np.ndarray, np.ndarray]:
     return X, y
 
 
-POSTERIORS: dict[str, tuple[Callable, str | None, int]] = {  # how to load it, from which file, draws of the reference
-    "generated, 10^6 x 20": (generated, None, 2000),
-    "covertype, 581,012 x 54": (datasets.covertype, "covertype.npz", 4000),
-    "a9a, 32,561 x 124": (datasets.adult, "a9a.npz", 20_000),
-    "flights, 3,000,000 x 18": (datasets.delays, "flights3m.npz", 1000),
+# How to load each, from which file, and how to get at the truth.
+POSTERIORS: dict[str, tuple[Callable, str | None, Callable[[tm.Posterior], reference.Moments]]] = {
+    "generated, 10^6 x 20": (generated, None, reference.moments),
+    "covertype, 581,012 x 54": (datasets.covertype, "covertype.npz", lambda p: reference.moments_of_chains(p, 150)),
+    "a9a, 32,561 x 124": (datasets.adult, "a9a.npz", lambda p: reference.moments_of_chains(p, 600)),
+    "flights, 3,000,000 x 18": (datasets.delays, "flights3m.npz", lambda p: reference.moments(p, 1000)),
 }
 
 
@@ -50,21 +52,31 @@ def rules(expected_rows: float) -> dict[str, tuple[tm.AcceptanceRule, int, type[
 
 
 def one(posterior, mode, factor, rule, order, feed) -> tm.Run:
-    """As many draws as fit the time, after a trial that says how many these are."""
+    """As many draws as are enough or fit the time, after trials that say how many these are."""
     options = {"init": mode, "control_variate": tm.Taylor(order, at=mode), "num_chains": 2, "progress": False}
     options |= {"feed": feed}
     kernel = tm.MetropolisHastings(tm.CrankNicolson(mode, factor, 1.0), rule)
-    trial = tm.sample(posterior, kernel, num_samples=TRIAL, num_warmup=TRIAL, **options)
+    trial = tm.sample(posterior, kernel, num_samples=TRIAL, num_warmup=4 * TRIAL, **options)
     kernel = tm.MetropolisHastings(tm.CrankNicolson(mode, factor, float(trial.step_size[0])), rule)
-    trial = tm.sample(posterior, kernel, num_samples=TRIAL, num_warmup=0, **options)
-    draws = int(np.clip(TRIAL * SECONDS / max(trial.seconds, 1e-3), TRIAL, MOST))
-    return tm.sample(posterior, kernel, num_samples=draws, num_warmup=0, rng_key=1, **options)
+    draws, limit = TRIAL, LIMIT / 10
+    for key in range(1, 4):  # the first shows the speed, the second how many draws count, and the third is the run
+        result = tm.sample(posterior, kernel, num_samples=draws, num_warmup=0, rng_key=key, **options)
+        wanted = MOST if key == 1 else 1.2 * draws * ENOUGH / max(effective(result.samples), 10)
+        draws = int(np.clip(min(wanted, draws * limit / result.seconds), TRIAL, MOST))
+        limit = LIMIT
+    return result
+
+
+def effective(samples: np.ndarray) -> float:
+    """Of means or of squares, whichever are fewer."""
+    draws = np.asarray(samples, float)
+    return min(peers.min_ess(draws), peers.min_ess((draws - draws.mean(axis=(0, 1))) ** 2))
 
 
 def run() -> list[tuple[str, ...]]:
     """One line for each posterior and rule."""
     table = []
-    for name, (load, file, num_draws) in POSTERIORS.items():
+    for name, (load, file, truth) in POSTERIORS.items():
         if file is not None and not datasets.available(file):
             table.append((name, f"{file} is not here", *[""] * 5))
             continue
@@ -73,20 +85,20 @@ def run() -> list[tuple[str, ...]]:
         controlled = tm.Taylor(2).expand(posterior, found.position)
         factor = covariance_factor(controlled.precision)
         pilot = look_around(controlled.posterior, found.position, factor, as_key(0))
-        exact = reference.moments(posterior, num_draws)
+        exact = truth(posterior)
         table.append((name, f"(reference good to {exact.error:.1e})", *[""] * 5))
         print(table[-1], flush=True)
         for rule_name, (rule, order, feed) in rules(pilot.rows_drawn).items():
             result = one(posterior, found.position, factor, rule, order, feed)
             mean_error, sd_error = peers.accuracy(result.samples, exact.mean, exact.sd)
-            effective = peers.min_ess(result.samples)
+            count = effective(result.samples)
             table.append(
                 (
                     "",
                     f"{rule_name}, beta {float(result.kernel.proposal.beta):.2g}",
                     f"{result.stats['accepted'].mean():.3f}",
                     f"{result.stats['rows'].mean():,.1f}",
-                    f"{effective / result.seconds:,.0f} ({effective:,.0f})",
+                    f"{count / result.seconds:,.0f} ({count:,.0f})",
                     f"{mean_error:.3f}",
                     f"{100 * sd_error:.2g} %",
                 )

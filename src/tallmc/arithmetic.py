@@ -9,7 +9,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Real
 
 _LANES = 8
-_LARGEST_INLINE_PRODUCT = 1024
 
 
 def ordered_sum(values: Real[Array, " n"]) -> Real[Array, ""]:
@@ -30,11 +29,24 @@ def rounded(product: Real[Array, "..."]) -> Real[Array, "..."]:
 
 
 def matvec(matrix: Real[Array, "m n"], vector: Real[Array, " n"]) -> Real[Array, " m"]:
-    """A matrix times a vector.
+    """A matrix that all chains share, times a vector."""
+    return _by_lanes(matrix, vector) if jax.default_backend() == "cpu" else matrix @ vector
 
-    On a CPU, if it is large, as sums of products: these compile into the loop around them, where a large matrix product
-    is a call to a library, which the loop of a chain cannot be made of (see `run/native.py`).
+
+def row_products(rows: Real[Array, "m n"], vector: Real[Array, " n"]) -> Real[Array, " m"]:
+    """The inner products of a few rows with a vector.
+
+    On a GPU not as a matrix product: where each chain has its own rows, that is slow.
     """
-    if jax.default_backend() == "cpu" and matrix.size > _LARGEST_INLINE_PRODUCT:
+    return _by_lanes(rows, vector) if jax.default_backend() == "cpu" else jnp.sum(rows * vector[None], axis=1)
+
+
+def _by_lanes(matrix: Real[Array, "m n"], vector: Real[Array, " n"]) -> Real[Array, " m"]:
+    """Eight running sums for each row, which the CPU adds at once; a single one would wait for each addition to end."""
+    whole = matrix.shape[1] // _LANES * _LANES
+    if whole < 2 * _LANES:
         return jnp.sum(matrix * vector[None], axis=1)
-    return matrix @ vector
+    lanes = jnp.sum(matrix[:, :whole].reshape(-1, whole // _LANES, _LANES) * vector[:whole].reshape(-1, _LANES), axis=1)
+    lanes = lanes[:, :4] + lanes[:, 4:]
+    lanes = lanes[:, :2] + lanes[:, 2:]
+    return lanes[:, 0] + lanes[:, 1] + jnp.sum(matrix[:, whole:] * vector[whole:][None], axis=1)

@@ -112,17 +112,20 @@ class SubsamplingRule(AcceptanceRule[SubsamplingEvidence]):
         return evidence.every_row
 
     def wanted(self, evidence: SubsamplingEvidence, window: Window) -> Window:
-        """The rows that arrive in time."""
-        arrivals, _ = self._arrivals(evidence, window.size)
+        """The rows that arrive in time, marked with the uniform numbers that decide which of them are kept."""
+        key_next, key = jax.random.split(evidence.key)
+        gaps, uniforms = jax.random.uniform(key, (2, window.size), evidence.left.dtype)
+        arrivals = jnp.cumsum(-jnp.log1p(-gaps))
         in_time = jnp.sum(arrivals <= evidence.left).astype(jnp.int32)
         count = jnp.where(evidence.every_row, window.count, jnp.where(evidence.worth_a_look, in_time, 0))
-        return Window(window.rows, count, window.size, window.scale)
+        marks = key_next, evidence.left - arrivals[-1], uniforms
+        return Window(window.rows, count, window.size, window.scale, marks)
 
     def observe(
         self, evidence: SubsamplingEvidence, log_ratios: Real[Array, " rows"], window: Window
     ) -> SubsamplingEvidence:
         """Thins the rows that arrived and weighs those that are kept."""
-        arrivals, uniforms = self._arrivals(evidence, window.size)
+        key_next, left, uniforms = window.marks
         ceiling, extra = evidence.ceiling, evidence.extra
         against = -log_ratios * evidence.full.num_rows
         beyond = window.valid & (jnp.abs(against) > ceiling * (1 + _TOLERANCE)) & ~evidence.every_row
@@ -136,8 +139,8 @@ class SubsamplingRule(AcceptanceRule[SubsamplingEvidence]):
             lambda e: (e.key, e.left, e.total, e.violations, e.full),
             evidence,
             (
-                jax.random.split(evidence.key)[0],
-                evidence.left - arrivals[-1],
+                key_next,
+                left,
                 evidence.total + jnp.sum(said),
                 evidence.violations + jnp.sum(beyond).astype(jnp.int32),
                 evidence.full.add(log_ratios, window),
@@ -175,8 +178,3 @@ class SubsamplingRule(AcceptanceRule[SubsamplingEvidence]):
     def acceptance_probability(self, log_ratio: ArrayLike) -> Real[Array, "..."]:
         """At most min(1, exp(log ratio)), and in the same proportion to that of the way back as that is."""
         return jnp.exp(jnp.minimum(log_ratio, 0))
-
-    def _arrivals(self, evidence: SubsamplingEvidence, size: int) -> tuple[Array, Array]:
-        """When each row of a window arrives, and the uniform number that decides if it is kept."""
-        uniforms = jax.random.uniform(jax.random.split(evidence.key)[1], (2, size), evidence.left.dtype)
-        return jnp.cumsum(-jnp.log1p(-uniforms[0])), uniforms[1]

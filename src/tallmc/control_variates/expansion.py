@@ -9,7 +9,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, PyTree, Real
 
-from tallmc.arithmetic import matvec
+from tallmc.arithmetic import matvec, row_products
 from tallmc.bounds import RemainderBounds, whitened
 from tallmc.control_variates.remainder import remainder
 from tallmc.linear_predictor import LinearPredictor
@@ -160,8 +160,7 @@ def _linear_residuals(
     """In closed form: a function of three inner products."""
     centre = expansion.centre
     x, y = (jnp.asarray(rows[name], centre.dtype) for name in ("x", "y"))
-    # Not one matrix product: on a GPU, where each chain has its own few rows, that is slow.
-    point, old, new = (jnp.sum(x * along[None], axis=1) for along in (centre, position - centre, proposed - centre))
+    point, old, new = (row_products(x, along) for along in (centre, position - centre, proposed - centre))
 
     def left(step: Array) -> Array:
         return remainder(lambda z: likelihood.link(z, y), point, step, expansion.order)

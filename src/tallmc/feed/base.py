@@ -16,12 +16,14 @@ class Window(eqx.Module):
         size: Rows in all.
         scale: For rows drawn by weight, what to multiply each row's log ratio by so that the expected mean is the mean
             over all rows; None if it is 1 for all.
+        marks: What a rule drew to decide which rows it wants, for when it hears what they say.
     """
 
     rows: PyTree
     count: Int[Array, ""]
     size: int = eqx.field(static=True)
     scale: Real[Array, " size"] | None = None
+    marks: PyTree = None
 
     @property
     def valid(self) -> Bool[Array, " size"]:

@@ -59,12 +59,17 @@ class WeightedFeed(Feed):
 
     def read(self, data: PyTree, cursor: _Cursor) -> Window:
         """Gathers rows: drawn ones, or the next ones in order."""
-        bits = jax.random.bits(jax.random.fold_in(cursor.key, cursor.seen), (2, self.batch_size), jnp.uint32)
-        drawn = self.table.draw(bits)
-        inorder = jnp.minimum(cursor.seen + jnp.arange(self.batch_size, dtype=jnp.int32), self.num_rows - 1)
-        indices = jnp.where(cursor.every_row, inorder, drawn)
+        # A branch, not a choice of two results: what comes out of it is computed once, not for each number of a row.
+        indices = jax.lax.cond(cursor.every_row, lambda: self._in_order(cursor), lambda: self._drawn(cursor))
         rows = jax.tree.map(lambda leaf: leaf[indices], data)
         left = jnp.clip(self.num_rows - cursor.seen, 0, self.batch_size)
         count = jnp.where(cursor.every_row, left, self.batch_size).astype(jnp.int32)
         scale = jnp.where(cursor.every_row, 1, self.scales[indices])
         return Window(rows, count, self.batch_size, scale)
+
+    def _in_order(self, cursor: _Cursor) -> Int[Array, " batch_size"]:
+        return jnp.minimum(cursor.seen + jnp.arange(self.batch_size, dtype=jnp.int32), self.num_rows - 1)
+
+    def _drawn(self, cursor: _Cursor) -> Int[Array, " batch_size"]:
+        bits = jax.random.bits(jax.random.fold_in(cursor.key, cursor.seen), (2, self.batch_size), jnp.uint32)
+        return self.table.draw(bits)

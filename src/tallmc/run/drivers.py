@@ -1,6 +1,7 @@
 """The two ways to move chains: one at a time, or all of them by rounds. The chains are the same."""
 
 import abc
+import functools
 import operator
 import os
 from collections.abc import Callable
@@ -119,15 +120,15 @@ def _loop(problem: Problem, chain: Chain, record: Record, until: Int[Array, ""])
 
 _LARGEST_NATIVE_WINDOW = 256  # measured: beyond it XLA's own kernels win, because they use wider vectors
 _thunk_loop = eqx.filter_jit(_loop)
-_native_loop = native(_loop)
+_native_loop = functools.cache(lambda: native(_loop))  # when it is needed: it asks the backend what it can do
 
 
 def _compiled_loop(problem: Problem, chain: Chain, record: Record) -> Callable[..., tuple[Chain, Record]]:
     """The loop in its faster form. A chain that is told to go nowhere compiles it."""
     if problem.feed.batch_size <= _LARGEST_NATIVE_WINDOW:
         try:
-            _native_loop(problem, chain, record, chain.finished)
-            return _native_loop
+            _native_loop()(problem, chain, record, chain.finished)
+            return _native_loop()
         except jax.errors.JaxRuntimeError:  # an operation that cannot be part of one piece
             pass
     _thunk_loop(problem, chain, record, chain.finished)

@@ -1,5 +1,6 @@
 """Compiles a loop of small steps into one function on a CPU."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -21,7 +22,7 @@ def native(function: Callable[..., Any]) -> Callable[..., Any]:
     """
     inner: Callable[..., Any] = eqx.filter_jit(lambda *args: (function(*args), _one_of_each(args)))
 
-    @eqx.filter_jit
+    @eqx.filter_jit(compiler_options=_emit_everything())  # pyright: ignore[reportCallIssue]
     def outer(*args: Any) -> Any:
         result, read = inner(*args)
         leaves, structure = jax.tree.flatten(result)
@@ -30,6 +31,19 @@ def native(function: Callable[..., Any]) -> Callable[..., Any]:
         return jax.tree.unflatten(structure, leaves), read
 
     return lambda *args: outer(*args)[0]
+
+
+@functools.cache
+def _emit_everything() -> dict[str, str]:
+    """Options that keep XLA from calling a library for large sums of products: a call cannot be part of one piece of
+    machine code. Empty if this version of XLA does not know them."""
+    options = {"xla_cpu_experimental_ynn_fusion_type": ""}
+    with jax.default_device(jax.local_devices(backend="cpu")[0]):
+        try:
+            jax.jit(lambda x: x + 1, compiler_options=options)(0.0)
+        except jax.errors.JaxRuntimeError:
+            return {}
+    return options
 
 
 def _one_of_each(args: PyTree) -> list[Array]:
