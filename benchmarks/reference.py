@@ -1,7 +1,7 @@
 """Exact means and standard deviations of a logistic posterior, from all rows.
 
-By importance sampling: draws of a normal, weighted by the ratio of posterior and normal. The normal has the mean and the
-covariance of a short run, so the weights are nearly equal, and what is estimated is only the small difference between
+By importance sampling: draws of a normal, weighted by the ratio of posterior and normal. The normal has the mean and
+the covariance of a short run, so the weights are nearly equal, and what is estimated is only the small difference of
 the two. Any normal would give the right answer; a good one gives it from a few thousand draws. In many dimensions no
 normal is good enough: there the draws are those of a Hamiltonian chain on all rows.
 """
