@@ -34,13 +34,13 @@ class AliasTable(eqx.Module):
         _pair_up(share, other)
         return cls(jnp.asarray(np.minimum(share, 1), jnp.float32), jnp.asarray(other))
 
-    def draw(self, bits: UInt32[Array, "2 k"]) -> Int[Array, " k"]:
+    def draw(self, high: UInt32[Array, " k"], low: UInt32[Array, " k"]) -> Int[Array, " k"]:
         """Rows, from two random words each.
 
         The words are a fixed-point number in [0, 1). Times the number of entries, its whole part is an entry and its
         fraction, which is independent of that, says which of the entry's two rows is meant.
         """
-        entry, fraction = _times(bits[0], bits[1], len(self.other))
+        entry, fraction = _times(high, low, len(self.other))
         own = fraction.astype(jnp.float32) * jnp.float32(2.0**-32) < self.own_share[entry]
         return jnp.where(own, entry, self.other[entry])
 

@@ -249,7 +249,11 @@ class RemainderBounds(RowBounds):
 
     def reach(self, position: PyTree, proposed: PyTree) -> Real[Array, ""]:
         """Integral of `|distance|^order / order!`, for a row that looks where it changes most."""
-        step, both = whitened(self.whiten, self.centre, ravel_pytree(position)[0], ravel_pytree(proposed)[0])
+        return self.reach_of(whitened(self.whiten, self.centre, ravel_pytree(position)[0], ravel_pytree(proposed)[0]))
+
+    def reach_of(self, between: tuple[Array, Array]) -> Real[Array, ""]:
+        """The same for whitened coordinates, their difference and their sum, that have been worked out already."""
+        step, both = between
         start, end = (both - step) / 2, (both + step) / 2
         products = jnp.stack([start * start, end * end, step * step, start * step])
         near, far, length, along = jnp.sum(products, axis=1)

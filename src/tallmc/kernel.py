@@ -67,12 +67,14 @@ class Question(NamedTuple):
         proposed: Where it might go.
         offset: The part of the log acceptance ratio that needs no data.
         time: Transitions that the chain has made before this one, warm-up included.
+        between: What `posterior.between` says of the move, for bounds; None to let them work it out.
     """
 
     position: PyTree
     proposed: PyTree
     offset: Real[Array, ""]
     time: Int[Array, ""]
+    between: PyTree = None
 
 
 class Verdict(NamedTuple):

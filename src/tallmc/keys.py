@@ -17,6 +17,7 @@ from jaxtyping import Array, Int, UInt32
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA
+_TAG = "utf"
 
 
 def _threefry(key: Array, high: Array, low: Array) -> tuple[Array, Array]:
@@ -66,7 +67,7 @@ unrolled_threefry = define_prng_impl(
     random_bits=_random_bits,
     fold_in=_fold_in,
     name="unrolled_threefry",
-    tag="utf",
+    tag=_TAG,
 )
 
 
@@ -97,5 +98,32 @@ def as_key(rng_key: Any) -> Array:
 
 def transition_keys(key: Array, transition: Int[Array, ""]) -> tuple[Array, Array]:
     """For the kernel and for the feed, to end a transition (0: to start the chain) and begin the next."""
-    keys = jax.random.split(jax.random.fold_in(key, transition))
-    return keys[0], keys[1]
+    twice = jnp.uint32(2) * transition.astype(jnp.uint32)
+    return jax.random.fold_in(key, twice), jax.random.fold_in(key, twice + jnp.uint32(1))
+
+
+def words_from(key: Array, start: Int[Array, ""], shape: Sequence[int]) -> tuple[Array, Array]:
+    """Pairs of random words, number `start` and the following of those that belong to a key.
+
+    A test that draws now and then takes its words from one key, as from a tape, and derives no further keys. Words of a
+    key must not be taken in this way and in another.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> words, _ = words_from(as_key(0), jnp.int32(0), (4,))
+        >>> bool(words_from(as_key(0), jnp.int32(1), (3,))[0][0] == words[1])
+        True
+    """
+    if str(jax.random.key_impl(key)) != _TAG:
+        bits = jax.random.bits(jax.random.fold_in(key, start), (2, *shape), jnp.uint32)
+        return bits[0], bits[1]
+    high, low = _count(shape)
+    return _threefry(jax.random.key_data(key), high, low + start.astype(jnp.uint32))
+
+
+def uniforms_from(key: Array, start: Int[Array, ""], shape: Sequence[int], dtype: Any) -> Array:
+    """Uniform numbers in [0, 1), each from a pair of `words_from`."""
+    high, low = words_from(key, start, shape)
+    if jnp.finfo(dtype).bits < 64:
+        return ((high ^ low) >> jnp.uint32(8)).astype(dtype) * 2.0**-24
+    return ((high >> jnp.uint32(5)).astype(dtype) * 2.0**26 + (low >> jnp.uint32(6)).astype(dtype)) * 2.0**-53

@@ -147,9 +147,10 @@ class MetropolisHastings(Kernel[MetropolisState]):
         key_proposal, key_rule = jax.random.split(key)
         move = self.proposal.rescaled(self._tuning.factor(tuned)).propose(key_proposal, position, posterior)
         finest = jnp.result_type(float)
-        offset = posterior.offset(position, move.position).astype(finest) + move.log_ratio.astype(finest)
+        between = posterior.between(position, move.position)
+        offset = posterior.offset(position, move.position, between).astype(finest) + move.log_ratio.astype(finest)
         possible = jnp.isfinite(offset)
-        question = Question(position, move.position, jnp.where(possible, offset, 0), time)
+        question = Question(position, move.position, jnp.where(possible, offset, 0), time, between)
         evidence = self.rule.init(key_rule, question, posterior)
         state = MetropolisState(position, move.position, possible, evidence, jnp.bool_(True), jnp.int32(0), tuned)
         return state, question

@@ -75,12 +75,13 @@ class Posterior(eqx.Module):
         change = self.log_likelihoods(proposed, rows) - self.log_likelihoods(position, rows)
         return change / self.temperature.astype(change.dtype)
 
-    def row_bounds(self) -> Any:
-        """The bounds, for use inside compiled code."""
-        return self.bounds
+    def between(self, position: PyTree, proposed: PyTree) -> PyTree:
+        """What `offset` and bounds both have to work out about a move; None if they share nothing."""
+        del position, proposed
 
-    def offset(self, position: PyTree, proposed: PyTree) -> Real[Array, ""]:
+    def offset(self, position: PyTree, proposed: PyTree, between: PyTree = None) -> Real[Array, ""]:
         """The part of the log density ratio that needs no data: that of the prior."""
+        del between
         return jnp.asarray(self.log_prior(proposed) - self.log_prior(position))
 
     def log_density(self, position: PyTree, rows: PyTree) -> Real[Array, ""]:

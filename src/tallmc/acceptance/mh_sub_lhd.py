@@ -116,7 +116,7 @@ class MHSubLhd(AcceptanceRule[BoundedEvidence]):
             empty = jnp.zeros(self._most_looks(posterior.num_rows), level.dtype)
             looks = Looks(empty, empty, empty)
         else:
-            bound = posterior.row_bounds().largest_change if self.bound is None else self.bound
+            bound = posterior.bounds.largest_change if self.bound is None else self.bound
             largest = jnp.asarray(bound(question.position, question.proposed), level.dtype)  # pyright: ignore
             largest = largest / posterior.temperature.astype(level.dtype)
         full = FullSum.start(level, posterior.num_rows)

@@ -13,15 +13,15 @@ import abc
 from typing import ClassVar
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Int, Real
 
-from tallmc.acceptance.full_sum import FullSum, metropolis_level
+from tallmc.acceptance.full_sum import FullSum
 from tallmc.bounds import RowBounds
 from tallmc.feed import Window
 from tallmc.kernel import AcceptanceRule, Guarantee, Question, Verdict, check_batch_size
+from tallmc.keys import uniforms_from
 from tallmc.posterior import Posterior
 
 _TOLERANCE = 1e-3  # by which rounding may exceed a bound without its being wrong
@@ -31,7 +31,8 @@ class SubsamplingEvidence(eqx.Module):
     """Where the Poisson process is, and what its rows have said.
 
     Args:
-        key: For arrivals and thinning.
+        key: For arrivals and thinning, and for the levels before them.
+        drawn: Random numbers taken from that key so far.
         left: Time that the process has still to run, in units of its rate.
         ceiling: K, what a drawn row can say at most.
         extra: L, the part of the rate that does not depend on bounds.
@@ -44,6 +45,7 @@ class SubsamplingEvidence(eqx.Module):
     """
 
     key: Array
+    drawn: Int[Array, ""]
     left: Real[Array, ""]
     ceiling: Real[Array, ""]
     extra: Real[Array, ""]
@@ -85,26 +87,29 @@ class SubsamplingRule(AcceptanceRule[SubsamplingEvidence]):
 
     def init(self, key: Array, question: Question, posterior: Posterior) -> SubsamplingEvidence:
         """The first stage, and the rate of the second."""
-        offset, bounds = question.offset, posterior.row_bounds()
-        key_first, key_second, key_full, key_process = jax.random.split(key, 4)
-        mean = bounds.mean_change(question.position, question.proposed).astype(offset.dtype)
-        ceiling = posterior.num_rows * mean / posterior.temperature.astype(offset.dtype)
+        offset, bounds = question.offset, posterior.bounds
+        if question.between is None:
+            mean = bounds.mean_change(question.position, question.proposed)
+        else:
+            reach = bounds.reach_of(question.between)
+            mean = bounds.mean.astype(reach.dtype) * reach
+        ceiling = posterior.num_rows * mean.astype(offset.dtype) / posterior.temperature.astype(offset.dtype)
         extra = self.extra_rate(ceiling)
-        first = -jax.random.exponential(key_first, (), offset.dtype) <= offset
-        level = -jax.random.exponential(key_second, (), offset.dtype)
+        first, second, on_all_rows = jnp.log1p(-uniforms_from(key, jnp.int32(0), (3,), offset.dtype))
         zero = jnp.zeros_like(offset)
         return SubsamplingEvidence(
-            key=key_process,
+            key=key,
+            drawn=jnp.int32(3),
             left=ceiling + extra,
             ceiling=ceiling,
             extra=extra,
-            worth_a_look=first,
+            worth_a_look=first <= offset,
             total=zero,
-            level=level,
+            level=second,
             violations=jnp.int32(0),
             # Both ways of a move have the same rate, so both are decided in the same way.
             every_row=~(ceiling + extra < posterior.num_rows),
-            full=FullSum.start(metropolis_level(key_full, offset), posterior.num_rows),
+            full=FullSum.start(on_all_rows - offset, posterior.num_rows),
         )
 
     def every_row(self, evidence: SubsamplingEvidence) -> Bool[Array, ""]:
@@ -113,19 +118,18 @@ class SubsamplingRule(AcceptanceRule[SubsamplingEvidence]):
 
     def wanted(self, evidence: SubsamplingEvidence, window: Window) -> Window:
         """The rows that arrive in time, marked with the uniform numbers that decide which of them are kept."""
-        key_next, key = jax.random.split(evidence.key)
-        gaps, uniforms = jax.random.uniform(key, (2, window.size), evidence.left.dtype)
+        gaps, uniforms = uniforms_from(evidence.key, evidence.drawn, (2, window.size), evidence.left.dtype)
         arrivals = jnp.cumsum(-jnp.log1p(-gaps))
         in_time = jnp.sum(arrivals <= evidence.left).astype(jnp.int32)
         count = jnp.where(evidence.every_row, window.count, jnp.where(evidence.worth_a_look, in_time, 0))
-        marks = key_next, evidence.left - arrivals[-1], uniforms
+        marks = evidence.left - arrivals[-1], uniforms
         return Window(window.rows, count, window.size, window.scale, marks)
 
     def observe(
         self, evidence: SubsamplingEvidence, log_ratios: Real[Array, " rows"], window: Window
     ) -> SubsamplingEvidence:
         """Thins the rows that arrived and weighs those that are kept."""
-        key_next, left, uniforms = window.marks
+        left, uniforms = window.marks
         ceiling, extra = evidence.ceiling, evidence.extra
         against = -log_ratios * evidence.full.num_rows
         beyond = window.valid & (jnp.abs(against) > ceiling * (1 + _TOLERANCE)) & ~evidence.every_row
@@ -136,10 +140,10 @@ class SubsamplingRule(AcceptanceRule[SubsamplingEvidence]):
         tiny = jnp.finfo(here.dtype).tiny
         said = jnp.where(kept, jnp.log(jnp.maximum(there, tiny)) - jnp.log(jnp.maximum(here, tiny)), 0)
         return eqx.tree_at(
-            lambda e: (e.key, e.left, e.total, e.violations, e.full),
+            lambda e: (e.drawn, e.left, e.total, e.violations, e.full),
             evidence,
             (
-                key_next,
+                evidence.drawn + 2 * window.size,
                 left,
                 evidence.total + jnp.sum(said),
                 evidence.violations + jnp.sum(beyond).astype(jnp.int32),

@@ -10,7 +10,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, PyTree, Real
 
 from tallmc.arithmetic import matvec, row_products
-from tallmc.bounds import RemainderBounds, whitened
+from tallmc.bounds import whitened
 from tallmc.control_variates.remainder import remainder
 from tallmc.linear_predictor import LinearPredictor
 from tallmc.posterior import Posterior
@@ -64,13 +64,22 @@ class Expansion(eqx.Module):
         slope, whiten_, curvature_ = parts
         return cls(centre, slope, whiten_, curvature_ if order == 2 else None)
 
-    def change(self, old: Real[Array, " d"], new: Real[Array, " d"]) -> Real[Array, ""]:
+    def between(self, old: Real[Array, " d"], new: Real[Array, " d"]) -> tuple[Real[Array, " d"], Real[Array, " d"]]:
+        """Difference and sum of the whitened coordinates of two flat positions."""
+        return whitened(self.whiten, self.centre, old, new)
+
+    def change(
+        self,
+        old: Real[Array, " d"],
+        new: Real[Array, " d"],
+        between: tuple[Real[Array, " d"], Real[Array, " d"]] | None = None,
+    ) -> Real[Array, ""]:
         """Of the polynomial between two flat positions."""
         linear = self.gradient * (new - old)
         if self.curvature is None:
             return jnp.sum(linear)
         # The difference of two squares, as a product of difference and sum.
-        across, along = whitened(self.whiten, self.centre, old, new)
+        across, along = self.between(old, new) if between is None else between
         return jnp.sum(linear + self.curvature * across * along / 2)
 
     def slope(self, flat: Real[Array, " d"]) -> Real[Array, " d"]:
@@ -126,16 +135,13 @@ class ControlledPosterior(Posterior):
         """The posterior as it was."""
         return Posterior(self.log_likelihood, self.data, self.log_prior, self.temperature, self.plain_bounds)
 
-    def row_bounds(self) -> PyTree:
-        """Bounds on what is left of each row. They whiten as the expansion does, so that it is done once for both."""
-        if not isinstance(self.bounds, RemainderBounds):
-            return self.bounds
-        shared = (self.expansion.centre, self.expansion.whiten)
-        return eqx.tree_at(lambda bounds: (bounds.centre, bounds.whiten), self.bounds, shared)
+    def between(self, position: PyTree, proposed: PyTree) -> tuple[Real[Array, " d"], Real[Array, " d"]]:
+        """Bounds measure distances in the coordinates in which the polynomial is a sum of squares."""
+        return self.expansion.between(ravel_pytree(position)[0], ravel_pytree(proposed)[0])
 
-    def offset(self, position: PyTree, proposed: PyTree) -> Real[Array, ""]:
+    def offset(self, position: PyTree, proposed: PyTree, between: PyTree = None) -> Real[Array, ""]:
         """Prior and polynomial."""
-        change = self.expansion.change(ravel_pytree(position)[0], ravel_pytree(proposed)[0])
+        change = self.expansion.change(ravel_pytree(position)[0], ravel_pytree(proposed)[0], between)
         return super().offset(position, proposed) + change / self.temperature.astype(change.dtype)
 
     def log_ratios(self, position: PyTree, proposed: PyTree, rows: PyTree) -> Real[Array, " rows"]:

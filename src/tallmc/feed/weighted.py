@@ -8,6 +8,7 @@ from jaxtyping import Array, Bool, Int, PyTree, Real
 
 from tallmc.alias import AliasTable
 from tallmc.feed.base import Feed, Window, check_sizes
+from tallmc.keys import words_from
 
 
 class _Cursor(eqx.Module):
@@ -71,5 +72,4 @@ class WeightedFeed(Feed):
         return jnp.minimum(cursor.seen + jnp.arange(self.batch_size, dtype=jnp.int32), self.num_rows - 1)
 
     def _drawn(self, cursor: _Cursor) -> Int[Array, " batch_size"]:
-        bits = jax.random.bits(jax.random.fold_in(cursor.key, cursor.seen), (2, self.batch_size), jnp.uint32)
-        return self.table.draw(bits)
+        return self.table.draw(*words_from(cursor.key, cursor.seen, (self.batch_size,)))

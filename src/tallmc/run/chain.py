@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Int, PyTree
 
 from tallmc.feed import Feed
@@ -14,7 +15,7 @@ from tallmc.keys import transition_keys
 from tallmc.posterior import Posterior
 from tallmc.run.records import Draw
 
-_RESTARTED = 2**31  # no chain makes so many transitions
+_RESTARTED = np.uint32(2**32 - 1)  # no chain makes so many transitions
 
 
 class Problem(NamedTuple):
