@@ -85,6 +85,18 @@ def test_warm_up_finds_a_long_step_where_the_posterior_is_normal():
     assert run.stats["accepted"].mean() > 0.9
 
 
+@pytest.mark.parametrize(("accepting", "settled"), [([9, 10], 9), ([], 10), ([3], 3)])
+def test_a_beta_whose_proposals_are_never_accepted_is_not_kept(accepting, settled):
+    """Even if those of the other betas move the chain only a little: no step is worse than any step."""
+    tuning = tm.CrankNicolson(MEAN, FACTOR, 1.0).tuning(0.5)
+    tuned = tuning.init()
+    for _ in range(11 * 20):
+        accepted = jnp.asarray(int(tuned[0]) in accepting)
+        tuned = tuning.update(tuned, accepted, jnp.int32(50), real(0.1))
+    tuned = tuning.update(tuned, jnp.asarray(False), jnp.int32(50), real(0.0))
+    assert int(tuned[0]) == settled
+
+
 def test_mala_mixes_and_reads_no_rows_to_propose():
     posterior, mode, factor = narrow_posterior()
     kernel = tm.MetropolisHastings(tm.MALA(1.0, factor), tm.MHSS())

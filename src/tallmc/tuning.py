@@ -59,7 +59,7 @@ class BestOfGrid(Tuning):
     costs: its rows, and about as much again as reading 16.
 
     Args:
-        factors: To try.
+        factors: To try, the shortest steps last: these are used if no proposal was ever accepted.
         correlations: c, for each of them.
     """
 
@@ -89,11 +89,15 @@ class BestOfGrid(Tuning):
         here = (jnp.arange(len(self.factors), dtype=jnp.int32) == using) & learning
         table = table + jnp.where(here[:, None], seen, 0)
         visits = jnp.maximum(table[:, 0], 1)
-        accepted_share = jnp.clip(table[:, 1] / visits, 1e-3, 1)
-        r = 1 - accepted_share * (1 - self.correlations.astype(table.dtype))
+        share = table[:, 1] / visits
+        # One standard error less than what was seen: a factor with a single acceptance may have been lucky.
+        share = jnp.clip(share - jnp.sqrt(share * (1 - share) / visits), 1e-9, 1)
+        r = 1 - share * (1 - self.correlations.astype(table.dtype))
         draws = (1 + r) / (1 - r) + (1 + r * r) / (1 - r * r)
         efficiency = 1 / (draws * (table[:, 2] / visits + _OVERHEAD))
         # Without a warm-up the proposal's own factor stays.
-        best = jnp.where(jnp.sum(table[:, 0]) > 0, jnp.argmax(efficiency).astype(jnp.int32), using)
+        shortest = jnp.int32(len(self.factors) - 1)
+        best = jnp.where(jnp.any(table[:, 1] > 0), jnp.argmax(efficiency).astype(jnp.int32), shortest)
+        best = jnp.where(jnp.sum(table[:, 0]) > 0, best, using)
         turn = (using + 1) % len(self.factors)
         return jnp.where(learning, turn, best), table
