@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Real
 
 _LANES = 8
+_MANY_ROWS = 256
 
 
 def ordered_sum(values: Real[Array, " n"]) -> Real[Array, ""]:
@@ -42,9 +43,12 @@ def row_products(rows: Real[Array, "m n"], vector: Real[Array, " n"]) -> Real[Ar
 
 
 def _by_lanes(matrix: Real[Array, "m n"], vector: Real[Array, " n"]) -> Real[Array, " m"]:
-    """Eight running sums for each row, which the CPU adds at once; a single one would wait for each addition to end."""
+    """Eight running sums for each row, which a CPU adds at once; a single one would wait for each addition to end.
+
+    Of many rows plain sums: loops over those are not compiled into one piece, and XLA knows how to share them out.
+    """
     whole = matrix.shape[1] // _LANES * _LANES
-    if whole < 2 * _LANES:
+    if whole < 2 * _LANES or matrix.shape[0] > _MANY_ROWS:
         return jnp.sum(matrix * vector[None], axis=1)
     lanes = jnp.sum(matrix[:, :whole].reshape(-1, whole // _LANES, _LANES) * vector[:whole].reshape(-1, _LANES), axis=1)
     lanes = lanes[:, :4] + lanes[:, 4:]
