@@ -20,7 +20,7 @@ COLUMNS = (
     "largest error of a sd",
 )
 ENOUGH = 30_000  # effective draws, of means and of squares: a standard deviation is then known to 0.4 %
-LIMIT = 150.0  # seconds for each line, if there are not enough before
+LIMIT = 100.0  # seconds for each line, if there are not enough before
 TRIAL, MOST = 400, 1_000_000  # draws of each of two chains
 
 
@@ -46,8 +46,8 @@ def rules(expected_rows: float) -> dict[str, tuple[tm.AcceptanceRule, int, type[
         "MHSS(1)": (tm.MHSS(1, batch_size=64), 1, None),
         "TunaMH, Taylor(2)": (tm.TunaMH(batch_size=size), 2, None),
         "MHMinibatch, Taylor(2), weighted rows": (tm.MHMinibatch(), 2, tm.WeightedFeed),
-        "AustereMH(.01), Taylor(2)": (tm.AustereMH(0.01, 500), 2, None),
-        "MHSubLhd, Taylor(2)": (tm.MHSubLhd(batch_size=64), 2, None),
+        "AustereMH(.001), Taylor(2)": (tm.AustereMH(0.001, 2000), 2, None),
+        "MHSubLhd, Taylor(2)": (tm.MHSubLhd(batch_size=1024), 2, None),
     }
 
 
