@@ -95,7 +95,7 @@ def audit(run: "Run", num_steps: int = 64, rng_key: int | Array = 0) -> Audit:
     steps = _replay(run, num_steps, rng_key)
     moves = Moves(steps.questions.position, steps.questions.proposed, np.asarray(steps.questions.offset, float))
     rule, posterior = run.kernel.rule, run.posterior
-    totals, beyond = _on_all_rows(posterior, moves, check_bounds=rule.wants_weighted_rows)
+    totals, beyond = _on_all_rows(posterior, moves, run.feed if rule.wants_weighted_rows else None)
     tempered = totals * rule.inverse_temperature(posterior.num_rows)
     probability = np.asarray(rule.acceptance_probability(jnp.asarray(tempered + moves.offset)), float)
     possible = np.asarray(steps.states.possible) & np.isfinite(totals)
@@ -131,8 +131,12 @@ def _replay(run: "Run", num_steps: int, rng_key: int | Array) -> _Steps:
     times = jnp.asarray(run.num_warmup + draw, jnp.int32)
     states, questions = _begin(run.kernel, run.posterior, keys, positions, tuned, times)  # pyright: ignore
     accepted = run.stats["accepted"][chain, draw]
-    for new, old in zip(jax.tree.leaves(after), jax.tree.leaves(states.proposed), strict=True):
-        if not np.allclose(np.asarray(new)[accepted], np.asarray(old)[accepted], rtol=1e-3, atol=1e-3):
+    for before, new, again in zip(
+        *(jax.tree.leaves(tree) for tree in (positions, after, states.proposed)), strict=True
+    ):
+        start, end, replayed = (np.asarray(leaf)[accepted] for leaf in (before, new, again))
+        rounding = 64 * float(jnp.finfo(new.dtype).eps) * np.abs(end)
+        if not np.all(np.abs(end - replayed) <= 1e-2 * np.max(np.abs(end - start), initial=0.0) + rounding):
             raise ValueError("this run cannot be replayed: its kernel, keys or draws have been changed since")
     return _Steps(states, questions, accepted)
 
@@ -151,13 +155,13 @@ def _begin(
         return jax.vmap(one)(keys, positions, tuned, times)
 
 
-def _on_all_rows(posterior: Posterior, moves: Moves, *, check_bounds: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Log ratio of all rows, and whether some row breaks its bound, for each move."""
+def _on_all_rows(posterior: Posterior, moves: Moves, feed: Feed | None) -> tuple[np.ndarray, np.ndarray]:
+    """Log ratio of all rows, and whether some row breaks the bound that the feed draws it by, for each move."""
     totals, worst, start = np.zeros(len(moves.offset)), np.zeros(len(moves.offset)), 0
     constants = None
-    if check_bounds:
+    if isinstance(feed, WeightedFeed):
         assert isinstance(posterior.bounds, RowBounds)
-        constants = np.maximum(posterior.bounds.constants(posterior.data), np.finfo(np.float32).tiny)
+        constants = np.maximum(float(posterior.bounds.mean) * feed.weights, np.finfo(np.float32).tiny)
     for values in log_ratio_blocks(posterior, moves):
         totals += values.sum(axis=1)
         if constants is not None:

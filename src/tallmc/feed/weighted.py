@@ -45,6 +45,12 @@ class WeightedFeed(Feed):
         with np.errstate(divide="ignore"):
             self.scales = jnp.asarray(np.where(weights > 0, np.mean(weights) / weights, 0), jnp.result_type(float))
 
+    @property
+    def weights(self) -> Real[np.ndarray, " num_rows"]:
+        """Those that it was made with, over their mean."""
+        scales = np.asarray(self.scales, float)
+        return np.divide(1, scales, out=np.zeros_like(scales), where=scales > 0)
+
     def arrange(self, data: PyTree, seed: int) -> PyTree:
         """Nothing to lay out: any row can be gathered."""
         del seed

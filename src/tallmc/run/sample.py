@@ -97,10 +97,10 @@ def sample(
     typical, start_rows = checks.check_start(posterior, positions)
     first = jax.tree.map(lambda leaf: leaf[0], positions)
     check_precision(posterior, kernel, first, typical)
-    setup_rows = start.rows_read + start_rows + check_bounds(posterior, kernel, positions, typical)
+    rows, arranged, feed_rows = make_feed(feed or start.feed, posterior, kernel)
+    setup_rows = start.rows_read + start_rows + feed_rows + check_bounds(posterior, kernel, rows, positions, typical)
 
     shuffle_seed = int(jax.random.bits(key_shuffle))
-    rows, arranged, feed_rows = make_feed(feed or start.feed, posterior, kernel)
     arranged = eqx.tree_at(lambda p: p.data, arranged, rows.arrange(posterior.data, shuffle_seed))
     problem = Problem(kernel, arranged, rows, jnp.int32(num_warmup))
     chains = _start_chains(problem, jax.random.split(key_chains, num_chains), positions)
@@ -116,7 +116,7 @@ def sample(
         num_warmup=num_warmup,
         chains=done.chains,
         feed=done.feed,
-        setup_rows=setup_rows + feed_rows + (0 if done.moved is None else done.moved.rows_read),
+        setup_rows=setup_rows + (0 if done.moved is None else done.moved.rows_read),
         shuffle_seed=shuffle_seed,
         seconds=done.seconds,
         interrupted=done.draws.stats["rows"].shape[1] < num_samples,

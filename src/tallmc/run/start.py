@@ -103,12 +103,13 @@ def make_feed(feed: type[Feed] | None, posterior: Posterior, kernel: Kernel) -> 
     return WeightedFeed(posterior.num_rows, kernel.batch_size, weights), posterior, posterior.num_rows
 
 
-def check_bounds(posterior: Posterior, kernel: Kernel, positions: PyTree, typical: float) -> int:
+def check_bounds(posterior: Posterior, kernel: Kernel, feed: Feed, positions: PyTree, typical: float) -> int:
     """Tries the bounds that an exact rule relies on: some rows, on the way from where chains start to elsewhere.
 
     Args:
         posterior: With its bounds.
         kernel: With its proposal.
+        feed: Draws rows by those bounds, if the kernel's rule relies on them.
         positions: Where the chains start.
         typical: Size of a row's log likelihood, for the rounding of their differences.
 
@@ -116,13 +117,15 @@ def check_bounds(posterior: Posterior, kernel: Kernel, positions: PyTree, typica
         Rows read.
     """
     bounds = posterior.bounds
-    if not (kernel.wants_weighted_rows and isinstance(kernel, MetropolisHastings) and isinstance(bounds, RowBounds)):
+    if not (kernel.wants_weighted_rows and isinstance(kernel, MetropolisHastings)):
         return 0
+    assert isinstance(feed, WeightedFeed)
+    assert isinstance(bounds, RowBounds)
     old = jax.tree.map(lambda leaf: leaf[0], positions)
     generator = np.random.default_rng(0)
     which = generator.choice(posterior.num_rows, min(_ROWS_TO_TRY, posterior.num_rows), replace=False)
     rows = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)[which]), posterior.data)
-    constants = bounds.constants(posterior.data)[which]
+    constants = float(bounds.mean) * feed.weights[which]
     model = eqx.tree_at(lambda p: p.data, posterior, None)
     for seed in range(_MOVES_TO_TRY):
         new = kernel.proposal.propose(as_key(seed), old, model).position
@@ -139,4 +142,4 @@ def check_bounds(posterior: Posterior, kernel: Kernel, positions: PyTree, typica
                 f"its bound allows {allowed[row]:.3g}. Mend the bounds (a first derivative bounds the change, a second "
                 "or third what a Taylor expansion leaves of it), or use tm.MHMinibatch(), which needs none"
             )
-    return _MOVES_TO_TRY * len(which) + posterior.num_rows
+    return _MOVES_TO_TRY * len(which)
