@@ -59,7 +59,7 @@ class CachedMint(tm.Kernel[CachedState]):
         estimate = jnp.sum(jnp.where(window.valid, values, 0)) / window.count.astype(values.dtype)
         return eqx.tree_at(lambda s: s.new_estimate, state, estimate), jnp.bool_(True)
 
-    def conclude(self, key, state, posterior, time):
+    def conclude(self, key, state, posterior, time, gain):
         key_accept, key_propose = jax.random.split(key)
         log_ratio = float(posterior.num_rows) ** self.exponent * (state.new_estimate - state.estimate)
         accept = -jax.random.exponential(key_accept, (), log_ratio.dtype) < log_ratio
