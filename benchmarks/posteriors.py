@@ -20,7 +20,7 @@ COLUMNS = (
     "largest error of a sd",
 )
 ENOUGH = 30_000  # effective draws, of means and of squares: a standard deviation is then known to 0.4 %
-LIMIT = 75.0  # seconds for each line, if there are not enough before
+LIMIT = 150.0  # seconds for each line, if there are not enough before
 TRIAL, MOST = 400, 1_000_000  # draws of each of two chains
 
 

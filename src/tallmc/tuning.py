@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, PyTree, Real
 
 _OVERHEAD = 16.0  # what a step costs besides its rows, in rows
-_CLUSTERING = 10.0
+_CLUSTERING = 3.0
 
 
 class Tuning(eqx.Module):
