@@ -345,7 +345,7 @@ def pymhss(problem: Problem, seconds: float, seed: int = 0) -> PeerResult:
         with contextlib.redirect_stderr(io.StringIO()):
             return package.MH_SS(*data, nburn=0, npost=count, **options)
 
-    count = int(np.clip(500 * seconds / run(500)["cpu_time"], 500, 10**6))
+    count = 2 * int(np.clip(250 * seconds / run(500)["cpu_time"], 250, 500_000))  # it fails at odd numbers
     found = run(count)
     note = f"accepts {found['acc_rate']:.2f}, {found['BoverN'].mean() * rows:.1f} rows asked for a step, no prior"
     # The package counts rows before its first stage; those of moves that fail there are never read.
