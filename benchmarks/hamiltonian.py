@@ -59,8 +59,8 @@ def draws(X: np.ndarray, y: np.ndarray, mode: np.ndarray, factor: np.ndarray, co
 
     key, data = jax.random.key(seed), (columns, at_mode, sign)
     white = jax.random.normal(key, (NUM_CHAINS, len(mode)))
-    state, kept = (white, *jax.jit(with_slope)(white, data)), []
     with jax.default_matmul_precision("highest"):
+        state, kept = (white, *jax.jit(with_slope)(white, data)), []
         for index in range(WARMUP + count):
             state = transition(jax.random.fold_in(key, index + 1), *state, data)
             kept.append(np.asarray(state[0], float))

@@ -59,17 +59,19 @@ def one(posterior, mode, factor, rule, order, feed) -> tm.Run:
     trial = tm.sample(posterior, kernel, num_samples=TRIAL, num_warmup=4 * TRIAL, **options)
     kernel = tm.MetropolisHastings(tm.CrankNicolson(mode, factor, float(trial.step_size[0])), rule)
     draws, limit = TRIAL, LIMIT / 10
-    for key in range(1, 4):  # the first shows the speed, the second how many draws count, and the third is the run
-        result = tm.sample(posterior, kernel, num_samples=draws, num_warmup=0, rng_key=key, **options)
-        wanted = MOST if key == 1 else 1.2 * draws * ENOUGH / max(effective(result.samples), 10)
-        draws = int(np.clip(min(wanted, draws * limit / result.seconds), TRIAL, MOST))
+    for key in (1, 2):  # the first shows the speed, the second how many draws count
+        trial = tm.sample(posterior, kernel, num_samples=draws, num_warmup=0, rng_key=key, **options)
+        wanted = MOST if key == 1 else 1.2 * draws * ENOUGH / max(effective(trial.samples), 10)
+        draws = int(np.clip(min(wanted, draws * limit / trial.seconds), TRIAL, MOST))
         limit = LIMIT
-    return result
+    return tm.sample(posterior, kernel, num_samples=draws, num_warmup=0, rng_key=3, **options)
 
 
 def effective(samples: np.ndarray) -> float:
-    """Of means or of squares, whichever are fewer."""
+    """Of means or of squares, whichever are fewer; none if a chain never moved."""
     draws = np.asarray(samples, float)
+    if np.any(np.ptp(draws, axis=1) == 0):
+        return 0.0
     return min(peers.min_ess(draws), peers.min_ess((draws - draws.mean(axis=(0, 1))) ** 2))
 
 
