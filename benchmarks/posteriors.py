@@ -1,14 +1,20 @@
-"""Every rule with control variates on real and generated rows: what it costs, and how far it is from the truth."""
+"""Every rule with control variates on real and generated rows: what it costs, and how far it is from the truth.
 
+`python -m benchmarks.posteriors a9a MHSubLhd` prints the lines of one posterior and one rule.
+"""
+
+import statistics
+import sys
 from collections.abc import Callable
 
+import jax
 import numpy as np
 
 import tallmc as tm
 from benchmarks import datasets, peers, reference
 from tallmc.control_variates import covariance_factor
 from tallmc.keys import as_key
-from tallmc.run.automatic import look_around
+from tallmc.run.automatic import look_around, window_size
 
 COLUMNS = (
     "posterior",
@@ -20,8 +26,11 @@ COLUMNS = (
     "largest error of a sd",
 )
 ENOUGH = 30_000  # effective draws, of means and of squares: a standard deviation is then known to 0.4 %
-LIMIT = 150.0  # seconds for each line, if there are not enough before
-TRIAL, MOST = 400, 1_000_000  # draws of each of two chains
+ON_CPU = jax.default_backend() == "cpu"
+LIMIT = 400.0 if ON_CPU else 60.0  # seconds for each line, if there are not enough before
+CHAINS, COUNTED = (2, 2) if ON_CPU else (512, 32)
+MANY = 150 if ON_CPU else 2000  # draws of each chain of the reference, where rows are many
+TRIAL, MOST = (400, 1_000_000) if ON_CPU else (100, 20_000)  # draws of each chain
 
 
 def generated() -> tuple[np.ndarray, np.ndarray]:
@@ -32,7 +41,7 @@ def generated() -> tuple[np.ndarray, np.ndarray]:
 # How to load each, from which file, and how to get at the truth.
 POSTERIORS: dict[str, tuple[Callable, str | None, Callable[[tm.Posterior], reference.Moments]]] = {
     "generated, 10^6 x 20": (generated, None, reference.moments),
-    "covertype, 581,012 x 54": (datasets.covertype, "covertype.npz", lambda p: reference.moments_of_chains(p, 150)),
+    "covertype, 581,012 x 54": (datasets.covertype, "covertype.npz", lambda p: reference.moments_of_chains(p, MANY)),
     "a9a, 32,561 x 124": (datasets.adult, "a9a.npz", lambda p: reference.moments_of_chains(p, 600)),
     "flights, 3,000,000 x 18": (datasets.delays, "flights3m.npz", lambda p: reference.moments(p, 1000)),
 }
@@ -40,45 +49,51 @@ POSTERIORS: dict[str, tuple[Callable, str | None, Callable[[tm.Posterior], refer
 
 def rules(expected_rows: float) -> dict[str, tuple[tm.AcceptanceRule, int, type[tm.Feed] | None]]:
     """Each rule with the order of its expansion and its feed; windows of exact rules as wide as they need to be."""
-    size = int(np.clip(8 * round(expected_rows / 24), 8, 64))
+    size = window_size(expected_rows)
     return {
         "MHSS(2)": (tm.MHSS(2, batch_size=size), 2, None),
         "MHSS(1)": (tm.MHSS(1, batch_size=64), 1, None),
         "TunaMH, Taylor(2)": (tm.TunaMH(batch_size=size), 2, None),
         "MHMinibatch, Taylor(2), weighted rows": (tm.MHMinibatch(), 2, tm.WeightedFeed),
         "AustereMH(.001), Taylor(2)": (tm.AustereMH(0.001, 2000), 2, None),
+        "AustereMH(.001), Taylor(2), weighted rows": (tm.AustereMH(0.001, 500), 2, tm.WeightedFeed),
         "MHSubLhd, Taylor(2)": (tm.MHSubLhd(batch_size=1024), 2, None),
     }
 
 
 def one(posterior, mode, factor, rule, order, feed) -> tm.Run:
     """As many draws as are enough or fit the time, after trials that say how many these are."""
-    options = {"init": mode, "control_variate": tm.Taylor(order, at=mode), "num_chains": 2, "progress": False}
-    options |= {"feed": feed}
+    options = {"control_variate": tm.Taylor(order, at=mode), "num_chains": CHAINS, "progress": False, "feed": feed}
     kernel = tm.MetropolisHastings(tm.CrankNicolson(mode, factor, 1.0), rule)
-    trial = tm.sample(posterior, kernel, num_samples=TRIAL, num_warmup=4 * TRIAL, **options)
-    kernel = tm.MetropolisHastings(tm.CrankNicolson(mode, factor, float(trial.step_size[0])), rule)
+    last = tm.sample(posterior, kernel, init=mode, num_samples=TRIAL, num_warmup=4 * TRIAL, **options)
+    beta = statistics.mode(last.step_size.tolist())
+    kernel = tm.MetropolisHastings(tm.CrankNicolson(mode, factor, beta), rule)
     draws, limit = TRIAL, LIMIT / 10
-    for key in (1, 2):  # the first shows the speed, the second how many draws count
-        trial = tm.sample(posterior, kernel, num_samples=draws, num_warmup=0, rng_key=key, **options)
-        wanted = MOST if key == 1 else 1.2 * draws * ENOUGH / max(effective(trial.samples), 10)
-        draws = int(np.clip(min(wanted, draws * limit / trial.seconds), TRIAL, MOST))
+    for key in (1, 2, 3):  # the first shows the speed, the second how many draws count
+        last = tm.sample(
+            posterior, kernel, init=last.samples[:, -1], num_samples=draws, num_warmup=0, rng_key=key, **options
+        )
+        wanted = MOST if key == 1 else 1.2 * draws * ENOUGH / max(effective(last.samples), 10)
+        draws = int(np.clip(min(wanted, draws * limit / last.seconds), TRIAL, MOST))
         limit = LIMIT
-    return tm.sample(posterior, kernel, num_samples=draws, num_warmup=0, rng_key=3, **options)
+    return last
 
 
 def effective(samples: np.ndarray) -> float:
-    """Of means or of squares, whichever are fewer; none if a chain never moved."""
-    draws = np.asarray(samples, float)
+    """Of means or of squares, whichever are fewer; none if a chain never moved. Of many chains some stand for all."""
+    draws = np.asarray(samples[:COUNTED], float)
     if np.any(np.ptp(draws, axis=1) == 0):
         return 0.0
-    return min(peers.min_ess(draws), peers.min_ess((draws - draws.mean(axis=(0, 1))) ** 2))
+    least = min(peers.min_ess(draws), peers.min_ess((draws - draws.mean(axis=(0, 1))) ** 2))
+    return least * len(samples) / len(draws)
 
 
-def run() -> list[tuple[str, ...]]:
-    """One line for each posterior and rule."""
+def run(some_posteriors: str = "", some_rules: str = "") -> list[tuple[str, ...]]:
+    """One line for each posterior and rule whose names begin so."""
     table = []
     for name, (load, file, truth) in POSTERIORS.items():
+        if not name.startswith(some_posteriors):
+            continue
         if file is not None and not datasets.available(file):
             table.append((name, f"{file} is not here", *[""] * 5))
             continue
@@ -91,6 +106,8 @@ def run() -> list[tuple[str, ...]]:
         table.append((name, f"(reference good to {exact.error:.1e})", *[""] * 5))
         print(table[-1], flush=True)
         for rule_name, (rule, order, feed) in rules(pilot.rows_drawn).items():
+            if not rule_name.startswith(some_rules):
+                continue
             result = one(posterior, found.position, factor, rule, order, feed)
             mean_error, sd_error = peers.accuracy(result.samples, exact.mean, exact.sd)
             count = effective(result.samples)
@@ -107,3 +124,7 @@ def run() -> list[tuple[str, ...]]:
             )
             print(table[-1], flush=True)
     return table
+
+
+if __name__ == "__main__":
+    run(*sys.argv[1:])

@@ -96,6 +96,9 @@ def test_two_modes_are_found_and_said():
     assert second.min() < -0.5
     assert second.max() > 0.5
     assert "R-hat" in str(run.summary())
+    with pytest.warns(UserWarning, match="at least 2 modes"):
+        run = tm.sample(posterior, init=np.array([0.1, 0.9]), num_samples=10, num_warmup=0, num_chains=1)
+    assert "chains start at 1 of them" in " ".join(run.choices)
 
 
 def test_heavy_tails_are_noticed_and_sampled():

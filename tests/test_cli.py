@@ -24,7 +24,16 @@ def demo(tmp_path_factory):
 def test_demo_compares_both_runs(demo):
     result, _ = demo
     assert result.exit_code == 0, result.output
-    for text in ("5,000 rows", "temperature 100", "minibatch", "exact", "2, 20", "steps a second", "Agreement:"):
+    for text in (
+        "5,000 rows",
+        "temperature 1",
+        "(MHSS)",
+        "tm.sample",
+        "all rows",
+        "2, 20",
+        "steps a second",
+        "Agreement:",
+    ):
         assert text in result.output
     assert len(re.findall(r"coefficient \[\d\]", result.output)) == 3
 
@@ -32,7 +41,7 @@ def test_demo_compares_both_runs(demo):
 def test_demo_writes_a_self_contained_report(demo):
     _, path = demo
     page = path.read_text(encoding="utf-8")
-    assert "minibatch against exact tests" in page
+    assert "tm.sample against tests on all rows" in page
     assert not re.search(r"(?:src|href)\s*=\s*['\"]?\s*(?:https?:)?//", page)
 
 
@@ -59,7 +68,7 @@ def test_bad_input_gives_one_line_and_code_2(call, arguments, hint):
 
 
 def test_too_coarse_a_precision_is_bad_input(call):
-    result = call("demo", "--rows", "1000000", "--columns", "1", "--temperature", "1e-14", "--report", "unused.html")
+    result = call("demo", "--rows", "2000", "--columns", "1", "--temperature", "1e-14", "--report", "unused.html")
     assert result.exit_code == 2
     assert result.stderr.count("\n") == 1
     assert "too coarse" in result.stderr

@@ -158,7 +158,7 @@ def test_a_move_and_its_way_back_have_the_same_bound(logistic, order):
         (tm.Mint(100, 0.2), {"control_variate": tm.Taylor()}, "leave control_variate out"),
         (tm.MHSubLhd(bound=lambda old, new: 1.0), {"control_variate": tm.Taylor()}, "leave bound out"),
         (tm.Exact(), {"control_variate": tm.Taylor(), "feed": tm.WeightedFeed}, "each row once"),
-        (tm.AustereMH(), {"control_variate": tm.Taylor(), "feed": tm.WeightedFeed}, "each row once"),
+        (tm.MHSubLhd(), {"control_variate": tm.Taylor(), "feed": tm.WeightedFeed}, "each row once"),
     ],
 )
 def test_rules_that_an_expansion_or_weights_would_mislead_refuse(logistic, rule, options, message):

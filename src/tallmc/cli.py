@@ -63,24 +63,19 @@ def _root(
 def demo(
     rows: Annotated[int, typer.Option(min=1, help="Rows to generate.")] = 1_000_000,
     columns: Annotated[int, typer.Option(min=1, help="Columns, the intercept included.")] = 10,
-    temperature: Annotated[
-        float | None,
-        typer.Option(
-            help="Divides the log likelihood. A minibatch test reads some 10 times rows / temperature rows.",
-            show_default="rows / 50: all rows together are worth 50",
-        ),
-    ] = None,
-    draws: Annotated[int, typer.Option(min=20, help="Draws of each chain; the exact run may get fewer.")] = 20_000,
+    temperature: Annotated[float, typer.Option(help="Divides the log likelihood.")] = 1.0,
+    draws: Annotated[int, typer.Option(min=20, help="Draws of each chain; fewer if all rows are read.")] = 20_000,
     warmup: Annotated[int, typer.Option(min=0, help="Draws before those, to tune the step size.")] = 1_000,
     chains: Annotated[int, typer.Option(min=1, help="Chains of either run.")] = 4,
-    exact_seconds: Annotated[float, typer.Option(min=0.1, help="Time for the exact run.")] = 25.0,
+    exact_seconds: Annotated[float, typer.Option(min=0.1, help="Time for the run that reads all rows.")] = 25.0,
     seed: Annotated[int, typer.Option(min=0, help="Of the rows and the chains.")] = 0,
     report: Annotated[Path, typer.Option(help="Where to write the report.")] = Path("tallmc-demo.html"),
 ) -> None:
-    """Logistic regression on generated rows: minibatch tests against exact ones.
+    """Logistic regression on generated rows: what tm.sample chooses against tests on all rows.
 
-    Both run on the same rows, one after the other. Prints both posteriors side by side, how far they agree, what
-    either cost and the ratio of their speeds; writes an HTML report. Takes about a minute on two cores.
+    Both run on the same rows with the same proposals, one after the other. Prints both posteriors side by side, how
+    far they agree, what either cost and the ratio of their speeds; writes an HTML report. Takes about a minute on two
+    cores.
     """
     from tallmc.commands.demo import DemoSettings, run_demo
 

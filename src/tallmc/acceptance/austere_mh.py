@@ -11,6 +11,7 @@ from scipy import special
 
 from tallmc.acceptance.full_sum import FullSum, metropolis_level
 from tallmc.arithmetic import rounded
+from tallmc.bounds import WeightedBounds
 from tallmc.feed import Window
 from tallmc.kernel import AcceptanceRule, Guarantee, Question, Verdict, check_batch_size
 from tallmc.moments import Moments
@@ -27,16 +28,19 @@ class SequentialEvidence(eqx.Module):
     full: FullSum
     moments: Moments
     confidence: Real[Array, "..."]  # as a normal quantile; one, or one for each of several tests
+    with_replacement: bool = eqx.field(static=True)
 
     @classmethod
-    def start(cls, level: Real[Array, ""], confidence: Real[Array, "..."], num_rows: int) -> "SequentialEvidence":
+    def start(
+        cls, level: Real[Array, ""], confidence: Real[Array, "..."], num_rows: int, *, with_replacement: bool = False
+    ) -> "SequentialEvidence":
         """Nothing seen."""
-        return cls(FullSum.start(level, num_rows), Moments.empty(level.dtype), confidence)
+        return cls(FullSum.start(level, num_rows), Moments.empty(level.dtype), confidence, with_replacement)
 
     def add(self, log_ratios: Real[Array, " rows"], window: Window) -> "SequentialEvidence":
         """Adds a window."""
         moments = self.moments.merge(Moments.of(log_ratios, window.valid, window.count))
-        return SequentialEvidence(self.full.add(log_ratios, window), moments, self.confidence)
+        return eqx.tree_at(lambda e: (e.full, e.moments), self, (self.full.add(log_ratios, window), moments))
 
     @property
     def gap(self) -> Real[Array, ""]:
@@ -47,16 +51,15 @@ class SequentialEvidence(eqx.Module):
         """Whether the mean is further from the level than chance explains, at one confidence or at several.
 
         The t-test with finite-population correction, |gap| > G s sqrt((1 - n / N) / n ...), squared: no root, no
-        division, and no distribution function.
+        division, and no distribution function. Rows drawn with replacement get no such correction.
         """
         count, num_rows = self.moments.count, float(self.full.num_rows)
         if boundary != 0.5:
             share = jnp.minimum(count / num_rows, 1)
             confidence = confidence * share ** jnp.asarray(0.5 - boundary, count.dtype)
         quantile = student_quantile(confidence, 1 / jnp.maximum(count - 1, 1))
-        far = self.gap * self.gap * count * (num_rows - 1) > quantile * quantile * self.moments.variance * (
-            num_rows - count
-        )
+        unseen = num_rows - (1 if self.with_replacement else count)
+        far = self.gap * self.gap * count * (num_rows - 1) > quantile * quantile * self.moments.variance * unseen
         # Rows that are all alike say nothing about how rows differ.
         return far & (self.moments.squares > 0) & (count >= _FEWEST_ROWS)
 
@@ -68,6 +71,9 @@ class AustereMH(AcceptanceRule[SequentialEvidence]):
     the mean of all rows. It stops at confidence 1 - epsilon, and is exact once it has read everything. `epsilon` is the
     error of one look; a test looks often, so its own error is larger: `tm.design.sequential_test` has the figure and
     `tm.design.worst_case` finds the cheapest rule with a given one.
+
+    With `feed=tm.WeightedFeed`, for rare features, it ends after as many draws as there are rows and goes by the sign
+    of what is then a very precise estimate: never exact, and unsure only of cases that are all but even.
 
     Args:
         epsilon: Error allowed to one look, in [0, 1); or a schedule of it, such as `tm.schedule.power(0.2)`. 0 decides
@@ -86,6 +92,7 @@ class AustereMH(AcceptanceRule[SequentialEvidence]):
     boundary: float = eqx.field(static=True)
     guarantee: ClassVar = Guarantee.BOUNDED
     trusts_normality: ClassVar = True
+    allows_weighted_rows: ClassVar = True
     reference: ClassVar = "korattikara2014austerity"
     target_acceptance: ClassVar = 0.234
 
@@ -109,7 +116,8 @@ class AustereMH(AcceptanceRule[SequentialEvidence]):
             confidence = jnp.maximum(-ndtri(self.epsilon(question.time)), 0).astype(dtype)
         else:
             confidence = jnp.asarray(normal_quantile(self.epsilon), dtype)
-        return SequentialEvidence.start(metropolis_level(key, question.offset), confidence, posterior.num_rows)
+        level, drawn = metropolis_level(key, question.offset), isinstance(posterior.bounds, WeightedBounds)
+        return SequentialEvidence.start(level, confidence, posterior.num_rows, with_replacement=drawn)
 
     def observe(
         self, evidence: SequentialEvidence, log_ratios: Real[Array, " rows"], window: Window
@@ -120,7 +128,8 @@ class AustereMH(AcceptanceRule[SequentialEvidence]):
     def verdict(self, evidence: SequentialEvidence) -> Verdict:
         """Decides once the t-test is sure, or no row is left."""
         all_seen = evidence.full.complete
-        accept = jnp.where(all_seen, evidence.full.total > evidence.full.level, evidence.gap > 0)
+        known = all_seen & (not evidence.with_replacement)  # as many draws as there are rows are not all rows
+        accept = jnp.where(known, evidence.full.total > evidence.full.level, evidence.gap > 0)
         # A test may begin with the one window that is partial; that is no look yet.
         whole = evidence.moments.count >= min(self.batch_size, evidence.full.num_rows)
         return Verdict((evidence.exceeds(evidence.confidence, self.boundary) & whole) | all_seen, accept)
@@ -138,7 +147,10 @@ class AustereMH(AcceptanceRule[SequentialEvidence]):
         return jnp.exp(jnp.minimum(log_ratio, 0))
 
     def error_bound(self, num_rows: int) -> float:
-        """The error of a test in the hardest case, by dynamic programming; of a schedule, at its larger end."""
+        """The error of a test in the hardest case, by dynamic programming; of a schedule, at its larger end.
+
+        For rows drawn without replacement. Drawn by weight, a test is unsure of a case that is all but even.
+        """
         epsilon = self.epsilon
         if isinstance(epsilon, Schedule):
             epsilon = max(float(epsilon(jnp.int32(time))) for time in (0, 2**30))

@@ -13,7 +13,7 @@ from tallmc.posterior import Posterior
 from tallmc.proposals.factors import check_factor
 from tallmc.tuning import BestOfGrid, Tuning
 
-_BETAS = (-0.85, -0.93, -0.96, 1.0, 0.85, 0.7, 0.5, 0.35, 0.2, 0.1, 0.05)
+_BETAS = (-0.85, -0.96, 1.0, 0.85, 0.7, 0.5, 0.35, 0.2, 0.1, 0.05)
 
 
 class CrankNicolson(Proposal):

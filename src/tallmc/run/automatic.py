@@ -145,6 +145,11 @@ def look_around(
     )
 
 
+def window_size(rows_drawn: float) -> int:
+    """For an exact subsampling rule: short enough to fetch few rows in vain, long enough to look only a few times."""
+    return 4 if rows_drawn < 1 else int(np.clip(8 * round(rows_drawn / 24), 8, 64))
+
+
 @eqx.filter_jit
 def _log_ratios(posterior: ControlledPosterior, unravel: Callable, steps: Array, rows: PyTree) -> tuple[Array, Array]:
     """From the centre: what needs no rows, and what each row adds."""
@@ -206,13 +211,11 @@ def _choose_rule(posterior: ControlledPosterior, pilot: Pilot) -> tuple[Acceptan
     if num_rows <= _FEW_ROWS:
         return Exact(), None, f"with {num_rows} rows every test reads all of them (Exact)"
     if pilot.rows_drawn < _WORTHWHILE * num_rows:
-        # Short windows fetch few rows in vain.
-        size = 4 if pilot.rows_drawn < 1 else int(np.clip(8 * round(pilot.rows_drawn / 24), 8, 64))
         why = (
             f"the model bounds what a row can add to its Taylor expansion (order {order}), so tests are exact and read "
             f"about {pilot.rows_drawn:.2g} rows (MHSS)"
         )
-        return MHSS(order=order, batch_size=size), None, why
+        return MHSS(order=order, batch_size=window_size(pilot.rows_drawn)), None, why
     if pilot.rows_needed < _WORTHWHILE * num_rows:
         bounded = math.isfinite(pilot.rows_drawn)
         reason = (
@@ -259,9 +262,10 @@ def _between_modes(
 ) -> Start:
     """Chains start at all modes in turn, so that they cannot agree by all being in the same one."""
     starts = [modes[chain % len(modes)] for chain in range(num_chains)]
+    where = "all of them" if num_chains >= len(modes) else f"{num_chains} of them, as there are no more chains"
     positions = jax.tree.map(lambda *leaves: jnp.stack(leaves), *starts)
     choices = (
-        f"found {len(modes)} modes, so chains start at all of them, proposals are RandomWalk steps in the shape of "
+        f"found {len(modes)} modes, so chains start at {where}, proposals are RandomWalk steps in the shape of "
         f"the first, and every test reads all {posterior.num_rows:,} rows (Exact): right if chains cross between them",
     )
     doubts = (

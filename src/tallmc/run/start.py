@@ -96,7 +96,9 @@ def make_feed(feed: type[Feed] | None, posterior: Posterior, kernel: Kernel) -> 
     if not isinstance(posterior.bounds, RowBounds):
         raise ValueError("WeightedFeed weighs rows by posterior.bounds, and this posterior has none for each row")
     if not kernel.allows_weighted_rows:
-        raise ValueError("this rule counts on seeing each row once; WeightedFeed is for MHSS, TunaMH and MHMinibatch")
+        raise ValueError(
+            "this rule counts on seeing each row once; WeightedFeed is for MHSS, TunaMH, MHMinibatch and AustereMH"
+        )
     weights = posterior.bounds.constants(posterior.data)
     if not kernel.wants_weighted_rows:
         posterior = eqx.tree_at(lambda p: p.bounds, posterior, WeightedBounds(posterior.bounds))
