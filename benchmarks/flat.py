@@ -22,7 +22,6 @@ COLUMNS = (
 COLUMNS_OF_DATA = 20
 DRAWS = 400_000
 REPEATS = 3
-SAME_BETA = -0.96  # for all numbers of rows, so that nothing else differs; warm-up takes it or a neighbour
 SECONDS = {1_000_000: 30.0, 100_000: 15.0}
 SLOW = {"numpyro_nuts": 2.0, "blackjax_nuts": 2.0}  # times as long, for few draws have a poor estimate of their number
 NOT_AT_A_MILLION = ("numpyro_hmcecs", "blackjax_sgld", "pymhss")  # they are asked for at 10^5 rows
@@ -50,23 +49,20 @@ def run() -> list[tuple[str, ...]]:
     for num_rows in (10_000, 100_000, 1_000_000, 10_000_000):
         X, y, _ = tm.models.generate_logistic(num_rows, COLUMNS_OF_DATA)
         exact = reference.moments(tm.models.logistic_regression(X, y), 1000 if num_rows > 10**6 else 2000)
-        line, _, squares = _ours(X, y, exact, SAME_BETA)
-        table.append((f"tallmc, {num_rows:,} rows (squares: {squares:,.0f})", *line[1:]))
+        line, _, squares = _ours(X, y, exact)
+        table.append((f"{num_rows:,} rows: {line[0]} (squares: {squares:,.0f})", *line[1:]))
         print(table[-1], flush=True)
     return table
 
 
-def _ours(
-    X: np.ndarray, y: np.ndarray, exact: reference.Moments, beta: float | None = None
-) -> tuple[tuple[str, ...], float, float]:
-    """`tm.sample(posterior)`, then its kernel for longer, with the beta it found if none is given; the fastest of a few
-    repetitions."""
+def _ours(X: np.ndarray, y: np.ndarray, exact: reference.Moments) -> tuple[tuple[str, ...], float, float]:
+    """`tm.sample(posterior)`, then its kernel for longer, with the beta it found; the fastest of a few repetitions."""
     posterior = tm.models.logistic_regression(X, y)
     started = time.perf_counter()
     with contextlib.redirect_stdout(io.StringIO()):
         first = tm.sample(posterior, num_chains=2, progress=False)
     setup = time.perf_counter() - started
-    mode, beta = first.kernel.proposal.mean, float(first.step_size[0]) if beta is None else beta
+    mode, beta = first.kernel.proposal.mean, float(first.step_size[0])
     proposal = tm.CrankNicolson(mode, first.kernel.proposal.cholesky, beta)
     kernel = tm.MetropolisHastings(proposal, first.kernel.rule)
     options = {"init": mode, "control_variate": tm.Taylor(2, at=mode), "num_chains": 2, "progress": False}

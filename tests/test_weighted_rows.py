@@ -44,3 +44,4 @@ def test_a_t_test_on_weighted_rows_ends_even_if_the_case_is_even(rare):
     kernel = tm.MetropolisHastings(tm.RandomWalk(np.array([0.01, 0.02, 0.3])), tm.AustereMH(0.0, 5000))
     run = tm.sample(rare, kernel, control_variate=tm.Taylor(), feed=tm.WeightedFeed, num_samples=20, num_warmup=0)
     assert np.all(run.stats["rows"] == 20_000)
+    assert not np.any(run.stats["used_all_rows"])

@@ -89,11 +89,11 @@ class SubsamplingRule(AcceptanceRule[SubsamplingEvidence]):
         """The first stage, and the rate of the second."""
         offset, bounds = question.offset, posterior.bounds
         if question.between is None:
-            mean = bounds.mean_change(question.position, question.proposed)
+            reach = bounds.reach(question.position, question.proposed)
         else:
             reach = bounds.reach_of(question.between)
-            mean = bounds.mean.astype(reach.dtype) * reach
-        ceiling = posterior.num_rows * mean.astype(offset.dtype) / posterior.temperature.astype(offset.dtype)
+        mean_change = (bounds.mean.astype(reach.dtype) * reach).astype(offset.dtype)
+        ceiling = posterior.num_rows * mean_change / posterior.temperature.astype(offset.dtype)
         extra = self.extra_rate(ceiling)
         first, second, on_all_rows = jnp.log1p(-uniforms_from(key, jnp.int32(0), (3,), offset.dtype))
         zero = jnp.zeros_like(offset)

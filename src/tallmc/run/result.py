@@ -12,7 +12,7 @@ from arviz_stats import summary as summarise  # pyright: ignore
 from jaxtyping import PyTree
 
 from tallmc.diagnostics.audit import Audit
-from tallmc.feed import Feed
+from tallmc.feed import Feed, WeightedFeed
 from tallmc.kernel import Kernel
 from tallmc.posterior import Posterior
 from tallmc.run.chain import Chain
@@ -62,7 +62,9 @@ class Run:
     @classmethod
     def collect(cls, draws: Draw, posterior: Posterior, **others: Any) -> "Run":
         """Adds what follows from the draws."""
-        stats = {**draws.stats, "used_all_rows": draws.stats["rows"] >= posterior.num_rows}
+        # As many draws with replacement as there are rows are not all rows; a rule that asks for all gets each once.
+        by_weight = isinstance(others.get("feed"), WeightedFeed) and not others["kernel"].wants_weighted_rows
+        stats = {**draws.stats, "used_all_rows": (draws.stats["rows"] >= posterior.num_rows) & (not by_weight)}
         return cls(samples=draws.position, stats=stats, posterior=posterior, **others)
 
     @property
