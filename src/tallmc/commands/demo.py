@@ -218,10 +218,10 @@ def _print_agreement(chosen: Run, everything: Run, console: Console) -> None:
     differences, errors = _differences(chosen, everything)
     worst = int(np.argmax(np.abs(differences) / errors))
     ratio = abs(differences[worst]) / errors[worst]
-    usual = float(norm.ppf((1 + 0.95 ** (1 / len(errors))) / 2))
-    agree = "the runs agree" if ratio <= usual else "more than chance usually gives; try another seed or more draws"
+    usual = float(norm.ppf((1 + 0.999 ** (1 / len(errors))) / 2))
+    agree = "the runs agree" if ratio <= usual else "more than chance gives; try another seed or more draws"
     console.print(
         f"[bold]Agreement[/bold]: the means differ by at most {ratio:.1f} Monte Carlo errors "
         f"({abs(differences[worst]):.2f} ± {errors[worst]:.2f} sd); chance alone keeps the largest of {len(errors)} "
-        f"below {usual:.1f} in 95 of 100 runs: {agree}."
+        f"below {usual:.1f} in 999 of 1,000 runs: {agree}."
     )
