@@ -68,15 +68,18 @@ def one(posterior, mode, factor, rule, order, feed) -> tm.Run:
     last = tm.sample(posterior, kernel, init=mode, num_samples=TRIAL, num_warmup=4 * TRIAL, **options)
     beta = statistics.mode(last.step_size.tolist())
     kernel = tm.MetropolisHastings(tm.CrankNicolson(mode, factor, beta), rule)
+
+    def onwards(before: tm.Run, num_samples: int, key: int) -> tm.Run:
+        start = before.samples[:, -1]
+        return tm.sample(posterior, kernel, init=start, num_samples=num_samples, num_warmup=0, rng_key=key, **options)
+
     draws, limit = TRIAL, LIMIT / 10
-    for key in (1, 2, 3):  # the first shows the speed, the second how many draws count
-        last = tm.sample(
-            posterior, kernel, init=last.samples[:, -1], num_samples=draws, num_warmup=0, rng_key=key, **options
-        )
+    for key in (1, 2):  # the first shows the speed, the second how many draws count
+        last = onwards(last, draws, key)
         wanted = MOST if key == 1 else 1.2 * draws * ENOUGH / max(effective(last.samples), 10)
         draws = int(np.clip(min(wanted, draws * limit / last.seconds), TRIAL, MOST))
         limit = LIMIT
-    return last
+    return onwards(last, draws, 3)
 
 
 def effective(samples: np.ndarray) -> float:
