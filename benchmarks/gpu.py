@@ -89,7 +89,8 @@ def _compare(what, posterior, kernel, num_samples, options, wanted) -> list[tupl
     whole = NUM_CHAINS * num_samples / min(walls[1:])
     rows, acceptance = runs[-1].stats["rows"].mean(), runs[-1].stats["accepted"].mean()
     with jax.default_device(jax.local_devices(backend="cpu")[0]):
-        cpu = tm.sample(posterior, kernel, num_samples=20_000, num_chains=8, driver=tm.ChainByChain(), **options)
+        # As long as the chains on the GPU: all of them begin in the same place.
+        cpu = tm.sample(posterior, kernel, num_samples=num_samples, num_chains=64, driver=tm.ChainByChain(), **options)
     return [
         (
             f"{what}: chain-steps/s",

@@ -1,6 +1,7 @@
 """Every rule with control variates on real and generated rows: what it costs, and how far it is from the truth.
 
-`python -m benchmarks.posteriors a9a MHSubLhd` prints the lines of one posterior and one rule.
+`python -m benchmarks.posteriors a9a MHSubLhd` prints the lines of one posterior and one rule, and
+`python -m benchmarks.posteriors a9a MHSubLhd 900` gives each line 900 seconds if it needs them.
 """
 
 import statistics
@@ -30,7 +31,7 @@ ON_CPU = jax.default_backend() == "cpu"
 LIMIT = 400.0 if ON_CPU else 60.0  # seconds for each line, if there are not enough before
 CHAINS, COUNTED = (2, 2) if ON_CPU else (512, 32)
 MANY = 150 if ON_CPU else 2000  # draws of each chain of the reference, where rows are many
-TRIAL, MOST = (400, 1_000_000) if ON_CPU else (100, 20_000)  # draws of each chain
+TRIAL, MOST = (400, 1_000_000) if ON_CPU else (100, 40_000)  # draws of each chain
 
 
 def generated() -> tuple[np.ndarray, np.ndarray]:
@@ -61,7 +62,7 @@ def rules(expected_rows: float) -> dict[str, tuple[tm.AcceptanceRule, int, type[
     }
 
 
-def one(posterior, mode, factor, rule, order, feed) -> tm.Run:
+def one(posterior, mode, factor, rule, order, feed, seconds: float) -> tm.Run:
     """As many draws as are enough or fit the time, after trials that say how many these are."""
     options = {"control_variate": tm.Taylor(order, at=mode), "num_chains": CHAINS, "progress": False, "feed": feed}
     kernel = tm.MetropolisHastings(tm.CrankNicolson(mode, factor, 1.0), rule)
@@ -73,12 +74,12 @@ def one(posterior, mode, factor, rule, order, feed) -> tm.Run:
         start = before.samples[:, -1]
         return tm.sample(posterior, kernel, init=start, num_samples=num_samples, num_warmup=0, rng_key=key, **options)
 
-    draws, limit = TRIAL, LIMIT / 10
+    draws, limit = TRIAL, seconds / 10
     for key in (1, 2):  # the first shows the speed, the second how many draws count
         last = onwards(last, draws, key)
         wanted = MOST if key == 1 else 1.2 * draws * ENOUGH / max(effective(last.samples), 10)
         draws = int(np.clip(min(wanted, draws * limit / last.seconds), TRIAL, MOST))
-        limit = LIMIT
+        limit = seconds
     return onwards(last, draws, 3)
 
 
@@ -91,8 +92,8 @@ def effective(samples: np.ndarray) -> float:
     return least * len(samples) / len(draws)
 
 
-def run(some_posteriors: str = "", some_rules: str = "") -> list[tuple[str, ...]]:
-    """One line for each posterior and rule whose names begin so."""
+def run(some_posteriors: str = "", some_rules: str = "", seconds: float | str = LIMIT) -> list[tuple[str, ...]]:
+    """One line for each posterior and rule whose names begin so, in so many seconds each at most."""
     table = []
     for name, (load, file, truth) in POSTERIORS.items():
         if not name.startswith(some_posteriors):
@@ -111,7 +112,7 @@ def run(some_posteriors: str = "", some_rules: str = "") -> list[tuple[str, ...]
         for rule_name, (rule, order, feed) in rules(pilot.rows_drawn).items():
             if not rule_name.startswith(some_rules):
                 continue
-            result = one(posterior, found.position, factor, rule, order, feed)
+            result = one(posterior, found.position, factor, rule, order, feed, float(seconds))
             mean_error, sd_error = peers.accuracy(result.samples, exact.mean, exact.sd)
             count = effective(result.samples)
             table.append(
