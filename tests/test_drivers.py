@@ -8,6 +8,7 @@ import pytest
 
 import tallmc as tm
 from tallmc.keys import as_key
+from tallmc.run import drive as drive_module
 from tallmc.run import drivers
 from tallmc.run.chain import Problem, draw_like, start_chain
 from tallmc.run.records import Layout
@@ -164,3 +165,26 @@ def test_state_between_blocks_is_a_pytree_of_arrays(posterior):
     problem = Problem(kernel, posterior, feed, jnp.int32(0))
     chain = start_chain(problem, as_key(0), jax.tree.map(real, INIT))
     assert all(eqx.is_array(leaf) for leaf in jax.tree.leaves(chain))
+
+
+class Clock:
+    """A clock that tells the time it is told."""
+
+    def __init__(self):
+        self.now, self.finished = 0.0, 0
+
+    def read(self):
+        return self.now
+
+
+def test_many_chains_are_not_moved_in_tiny_blocks(monkeypatch):
+    """A call costs a millisecond for each chain; blocks that took no longer than that would never end."""
+    clock = Clock()
+    monkeypatch.setattr(drive_module.time, "perf_counter", clock.read)
+    num_chains, blocks = 512, 0
+    for until in drive_module._blocks(20_000, [], tm.ChainByChain().seconds_per_block(num_chains)):
+        clock.now += num_chains * (1e-3 + 1e-5 * (until - clock.finished))
+        clock.finished, blocks = until, blocks + 1
+    ideal = num_chains * 1e-5 * 20_000
+    assert clock.now < 1.2 * ideal
+    assert blocks > 2

@@ -17,7 +17,6 @@ from tallmc.run.recentre import NUM_LOOKS, Recentred, recentre
 from tallmc.run.records import Draw, Layout
 from tallmc.run.start import make_feed
 
-_SECONDS_PER_BLOCK = 0.3
 _FIRST_BLOCK = 16
 
 
@@ -60,7 +59,7 @@ def drive(
     with progress_bar(total, num_warmup, show=show) as update, stop_on_interrupt() as interrupted:
         started = time.perf_counter()
         work = driver.load(problem, chains, layout.empty(room))
-        for until in _blocks(total, look_at):
+        for until in _blocks(total, look_at, driver.seconds_per_block(room[0])):
             before = int(driver.finished(work).min())
             work = driver.advance(problem, work, until)
             if show:
@@ -97,12 +96,12 @@ def _restart(problem: Problem, chains: Chain) -> Chain:
     return jax.vmap(lambda chain: restart_chain(problem, chain))(chains)
 
 
-def _blocks(total: int, stops: list[int]) -> Iterator[int]:
-    """Targets such that a block takes a fraction of a second, whatever a transition takes; `stops` are among them."""
+def _blocks(total: int, stops: list[int], wanted: float) -> Iterator[int]:
+    """Targets such that a block takes `wanted` seconds, whatever a transition takes; `stops` are among them."""
     finished, block = 0, _FIRST_BLOCK
     while finished < total:
         started, before = time.perf_counter(), finished
         finished = min([total, finished + block, *(stop for stop in stops if stop > finished)])
         yield finished
         seconds = (time.perf_counter() - started) * block / (finished - before)
-        block = max(1, int(block * np.clip(_SECONDS_PER_BLOCK / max(seconds, 1e-6), 0.1, 8)))
+        block = max(1, int(block * np.clip(wanted / max(seconds, 1e-6), 0.1, 8)))

@@ -18,9 +18,15 @@ from tallmc.run.chain import Chain, Problem, conclude_transition, observe_window
 from tallmc.run.native import native
 from tallmc.run.records import Record, pack
 
+_SECONDS_PER_BLOCK = 0.3
+
 
 class Driver(eqx.Module):
     """Moves chains in blocks; between blocks the host looks on."""
+
+    @abc.abstractmethod
+    def seconds_per_block(self, num_chains: int) -> float:
+        """How long a block should take: short to look on often, long beside what it takes to begin one."""
 
     @abc.abstractmethod
     def load(self, problem: Problem, chains: Chain, records: Record) -> Any:
@@ -67,6 +73,10 @@ class ChainByChain(Driver):
     """
 
     num_threads: int | None = None
+
+    def seconds_per_block(self, num_chains: int) -> float:
+        """Each chain is a call of its own, at about a millisecond."""
+        return _SECONDS_PER_BLOCK + 0.01 * num_chains
 
     def load(self, problem: Problem, chains: Chain, records: Record) -> Pieces:
         """One piece of work a chain. The loop is compiled here, once, before any threads start."""
@@ -143,6 +153,11 @@ class Together(Driver):
     """
 
     rounds: int = eqx.field(default=256, static=True)
+
+    def seconds_per_block(self, num_chains: int) -> float:
+        """All chains are one call."""
+        del num_chains
+        return _SECONDS_PER_BLOCK
 
     def load(self, problem: Problem, chains: Chain, records: Record) -> tuple[Chain, Record]:
         """Stacked as they are."""
