@@ -226,7 +226,10 @@ def _root_mean_square(
 ) -> tuple[float, tuple[float, float]]:
     """Of the distance between both, less what a frequency of few tests adds by itself."""
     squares = (frequency - probability) ** 2 - frequency * (1 - frequency) / (replays - 1)
-    mean, error = squares.mean(), stats.sem(squares) if len(squares) > 1 else 1.0
+    # Squares that happen to lie close together do not prove more than as many frequencies of a perfect rule would.
+    by_chance = np.sqrt(2 * np.sum((probability * (1 - probability) / replays) ** 2)) / len(squares)
+    mean = max(squares.mean(), 0.0)
+    error = max(stats.sem(squares), by_chance) if len(squares) > 1 else 1.0
     low, high = mean + np.asarray(stats.norm.interval(_CONFIDENCE)) * error
     rate, least, most = (float(np.sqrt(max(value, 0.0))) for value in (mean, low, high))
     return rate, (least, most)
