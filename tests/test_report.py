@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import tallmc as tm
+from tallmc.diagnostics import plots
 from tallmc.diagnostics.report import write_report
 
 
@@ -111,3 +112,11 @@ def test_missing_plotting_libraries_are_named(runs, tmp_path, monkeypatch):
     monkeypatch.setattr(builtins, "__import__", without_plots)
     with pytest.raises(ImportError, match=r"pip install 'tallmc\[plots\]'"):
         write_report(runs, tmp_path / "report.html")
+
+
+@pytest.mark.parametrize("step", [1, 50])
+def test_every_test_has_a_bar(step):
+    """Also tests that read nothing, and those that read everything."""
+    edges = plots._row_bins(step, 3000)
+    assert edges[0] < 0 < edges[1] < step < edges[2]
+    assert edges[-1] > 3000

@@ -18,6 +18,21 @@ def is_watched() -> bool:
     return Console(stderr=True).is_terminal
 
 
+def few(rows: float) -> str:
+    """A mean number of rows, with two digits where it is small."""
+    return f"{rows:,.0f}" if rows >= 100 else f"{rows:.2g}"
+
+
+@contextlib.contextmanager
+def working(what: str, *, show: bool) -> Iterator[None]:
+    """Says what takes a while, for as long as it does; nothing where nobody is looking."""
+    if not (show and is_watched()):
+        yield
+        return
+    with Console(stderr=True).status(what):
+        yield
+
+
 @contextlib.contextmanager
 def progress_bar(total: int, num_warmup: int, *, show: bool, console: Console | None = None) -> Iterator[Update]:
     """Gives a function `update(finished, recent_stats)` to call between blocks.
@@ -43,7 +58,7 @@ def progress_bar(total: int, num_warmup: int, *, show: bool, console: Console | 
         def update(finished: int, stats: dict[str, np.ndarray]) -> None:
             phase, note = ("warm-up ", "") if finished <= num_warmup else ("sampling", "")
             if stats["rows"].size:
-                note = f"accepted {stats['accepted'].mean():.2f}  rows/step {stats['rows'].mean():,.0f}"
+                note = f"accepted {stats['accepted'].mean():.2f}  rows/step {few(stats['rows'].mean())}"
             progress.update(task, completed=finished, description=phase, note=note)
 
         yield update

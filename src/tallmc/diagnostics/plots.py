@@ -104,28 +104,34 @@ def rows_plot(runs: dict[str, Run]) -> str:
     from matplotlib.figure import Figure
 
     most = max(run.posterior.num_rows for run in runs.values())
-    batch_size = min(most, *(run.kernel.batch_size for run in runs.values()))
-    edges = _row_bins(batch_size, most)
+    # A test that draws rows one by one may end within a window, or need none at all.
+    step = min(most, *(_row_step(run) for run in runs.values()))
+    edges = _row_bins(step, most)
     with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=(10, 3.4), layout="constrained")
         axes = figure.subplots()
         for (name, run), colour in zip(runs.items(), _colours(len(runs)), strict=True):
             # Bins grow with the number of rows; dividing by their width keeps the heights comparable.
-            heights = np.histogram(run.stats["rows"], edges)[0] / np.diff(edges) * batch_size
+            heights = np.histogram(run.stats["rows"], edges)[0] / np.diff(edges) * step
             axes.stairs(heights, edges, color=colour, alpha=0.35, fill=True, label=name)
             axes.stairs(heights, edges, color=colour, linewidth=1.2)
         axes.axvline(most, color="#57606a", linestyle=":", linewidth=1.2, label=f"all {most:,} rows")
-        axes.set(xscale="log", yscale="log", xlabel="rows read by one test", ylabel=f"tests per {batch_size} rows")
+        axes.set_xscale("symlog", linthresh=step)  # zero has a place on it
+        axes.set(yscale="log", xlabel="rows read by one test", ylabel=f"tests per {step} rows", xlim=(edges[0], None))
         figure.legend(loc="outside upper center", ncols=len(runs) + 1)
         return _png(figure)
 
 
-def _row_bins(batch_size: int, num_rows: int) -> np.ndarray:
-    """Edges half-way between multiples of the batch size, dropped where a logarithmic axis would crowd them."""
-    edges = [0.5 * batch_size]
+def _row_step(run: Run) -> int:
+    """What the numbers of rows that tests read are multiples of."""
+    return run.kernel.batch_size if run.stats["rows"].min() >= run.kernel.batch_size else 1
+
+
+def _row_bins(step: int, num_rows: int) -> np.ndarray:
+    """Edges half-way between multiples of a step, from zero on, dropped where a logarithmic axis would crowd them."""
+    edges = [-0.5 * step, 0.5 * step]
     while edges[-1] <= num_rows:
-        batches = max(1, round(0.08 * edges[-1] / batch_size))
-        edges.append(edges[-1] + batches * batch_size)
+        edges.append(edges[-1] + max(1, round(0.08 * edges[-1] / step)) * step)
     return np.asarray(edges)
 
 

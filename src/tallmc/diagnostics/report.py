@@ -8,6 +8,7 @@ from typing import Any
 
 import tallmc
 from tallmc.diagnostics import plots
+from tallmc.progress import few
 from tallmc.run.result import Run
 
 _STYLE = """
@@ -37,14 +38,15 @@ _ESTIMATES = """Each line is one coordinate. <b>mean</b> and <b>sd</b> describe 
 for the centre (bulk) and for the quantiles (tail); a few hundred is comfortable. <b>R-hat</b> compares the chains with
 each other and should be below 1.01. <b>MCSE</b> is the Monte Carlo error of the mean and of the sd: how much another
 seed would change them."""
-_COSTS = """A <i>test</i> decides whether a chain moves to its proposed position. An exact test reads every row; a
-minibatch test reads only as many as the decision needs. Costs are those of the draws kept; each row read costs two
-evaluations of its likelihood, at the current and at the proposed position."""
+_COSTS = """A <i>test</i> decides whether a chain moves to its proposed position. The test
+of textbooks (Exact) reads every row; the others read only as many as the decision needs, and where little is left to
+decide that may be none. Costs are those of the draws kept; each row read costs two evaluations of its likelihood, at
+the current and at the proposed position."""
 _MARGINALS = """Estimated density of each coordinate, all runs on the same axes. Runs that sample the same posterior
 should lie on top of each other, up to Monte Carlo error: a run with few effective draws gives a rougher curve."""
-_ROWS = """How many tests read how many rows; both axes are logarithmic, and heights allow for the width of the bars.
-Most tests are easy and need few rows. A hard one may need many more, and the tail shows how often. A mass at the dotted
-line is tests that had to read everything."""
+_ROWS = """How many tests read how many rows; both axes are logarithmic (but for zero), and heights allow for the
+width of the bars. Most tests are easy and need few rows. A hard one may need many more, and the tail shows how often. A
+mass at the dotted line is tests that had to read everything."""
 _TRACES = """Draws in the order in which they were made, one colour a chain, thinned to at most 1,000 points a chain.
 Healthy chains look like noise around a common level. A chain that drifts, sticks, or stays apart from the others has
 not converged."""
@@ -53,7 +55,7 @@ _COST_LINES: dict[str, Callable[[Run], str]] = {
     "test": lambda run: type(getattr(run.kernel, "rule", run.kernel)).__name__,
     "chains, draws of each": lambda run: f"{run.num_chains}, {run.num_draws:,}",
     "proposals accepted": lambda run: f"{100 * run.summary().costs['acceptance']:.1f} %",
-    "rows per test, mean": lambda run: f"{run.summary().costs['rows_mean']:,.0f}",
+    "rows per test, mean": lambda run: few(run.summary().costs["rows_mean"]),
     "rows per test, median": lambda run: f"{run.summary().costs['rows_median']:,.0f}",
     "rows per test, 95 % quantile": lambda run: f"{run.summary().costs['rows_95']:,.0f}",
     "rows per test, most": lambda run: f"{run.summary().costs['rows_max']:,.0f}",
@@ -101,6 +103,7 @@ def write_report(runs: dict[str, Run], path: str | os.PathLike[str], title: str 
     body = [
         f"<h1>{html.escape(title)}</h1><p class='lead'>{lead}coordinates. Runs: {html.escape(', '.join(runs))}.</p>",
         _notes(runs),
+        _choices(runs),
         f"<h2>Estimates</h2><p>{_ESTIMATES}</p>{estimates}",
         f"<h2>Cost</h2><p>{_COSTS}</p>{_costs(runs)}",
         f"<h2>Marginal distributions</h2><p>{_MARGINALS} {shown}</p>{_image(plots.marginal_plot(runs))}",
@@ -132,6 +135,14 @@ def _page(title: str, body: str) -> str:
 def _notes(runs: dict[str, Run]) -> str:
     notes = [(name, note) for name, run in runs.items() for note in run.summary().notes]
     return "".join(f"<div class='note'><b>{html.escape(n)}</b>: {html.escape(note)}</div>" for n, note in notes)
+
+
+def _choices(runs: dict[str, Run]) -> str:
+    """What a run chose for itself, and what its audit said."""
+    lines = [
+        (name, text) for name, run in runs.items() for text in ("; ".join(run.choices), str(run.audit or "")) if text
+    ]
+    return "".join(f"<p><b>{html.escape(name)}</b>: {html.escape(text)}.</p>" for name, text in lines)
 
 
 def _estimates(run: Run) -> str:

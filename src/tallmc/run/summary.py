@@ -6,8 +6,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas
 
+from tallmc.progress import few
+
 if TYPE_CHECKING:
     from tallmc.run.result import Run
+
+_FEW = 100  # effective draws, below which neither an estimate nor its diagnostics mean much
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +57,7 @@ class Summary:
             _readable(self.table),
             "",
             f"accepted        {costs['acceptance']:.3f}",
-            f"rows per step   mean {_few(costs['rows_mean'])}, median {costs['rows_median']:,.0f}, "
+            f"rows per step   mean {few(costs['rows_mean'])}, median {costs['rows_median']:,.0f}, "
             f"95 % {costs['rows_95']:,.0f}, max {costs['rows_max']:,.0f}; "
             f"{100 * costs['share_of_rows']:.3g} % of all rows on average",
             f"all rows used   in {100 * costs['used_all_rows']:.3g} % of the tests",
@@ -67,10 +71,6 @@ class Summary:
 
     def _repr_html_(self) -> str:
         return f"{self.table.to_html(float_format='{:.4g}'.format)}<pre>{str(self).split(chr(10) * 2, 1)[1]}</pre>"
-
-
-def _few(rows: float) -> str:
-    return f"{rows:,.0f}" if rows >= 100 else f"{rows:.2g}"
 
 
 def _readable(table: pandas.DataFrame) -> str:
@@ -89,6 +89,10 @@ def _notes(costs: dict[str, float], table: pandas.DataFrame, run: "Run") -> list
         notes.append(
             f"{costs['nonfinite']:.0f} proposals were rejected because a row's log likelihood ratio was not finite"
         )
+    fewest = float(np.min(table["ess_bulk"])) if "ess_bulk" in table else 0.0
+    if not fewest >= _FEW:
+        known = f"only {fewest:.0f} effective draws" if fewest > 0 else "too few draws to count effective ones"
+        notes.append(f"{known} of some coordinate: estimates are rough; draw more (below {_FEW}, distrust R-hat too)")
     worst = float(np.max(table["r_hat"])) if "r_hat" in table and run.num_chains > 1 else 1.0
     if np.isnan(worst):
         notes.append("R-hat cannot be worked out: some coordinate never moved; try a smaller proposal scale")
