@@ -1,5 +1,7 @@
 """`tm.sample(posterior)`: right where it is sure, and unsure where it cannot be right."""
 
+import importlib
+import signal
 import warnings
 
 import jax
@@ -10,6 +12,8 @@ from scipy import integrate
 
 import tallmc as tm
 from tests.registry import real
+
+irls_module = importlib.import_module("tallmc.optimise.irls")  # `tm.optimise.irls` is the function
 
 
 def plain_logistic(position, row):
@@ -72,7 +76,8 @@ def test_a_likelihood_without_bounds_is_sampled_by_minibatches(rows, capsys):
     run = tm.sample(posterior)
     assert rule_of(run) == "MHMinibatch"
     assert run.stats["rows"].mean() < 200
-    assert run.audit.interval[1] < 0.05
+    assert 0 < run.audit.interval[1] < 0.05
+    assert "position for 3 numbers" in run.choices[0]
     assert capsys.readouterr().out.count("tallmc:") == 1
     compare(run, exact_run(tm.models.logistic_regression(*rows)))
 
@@ -175,3 +180,37 @@ def test_an_expansion_in_the_wrong_place_is_moved(rows, capsys):
     still = tm.sample(posterior, kernel, init=found.position, control_variate=wrong, num_warmup=0, num_samples=100)
     assert still.stats["rows"].mean() > 5 * run.stats["rows"].mean()
     assert run.setup_rows >= still.setup_rows + 2 * 20_000
+
+
+def test_an_index_beyond_the_position_is_an_error(rows):
+    """JAX would take the last number instead, and every diagnostic would look fine."""
+    X, y = rows
+
+    def one_more(position, row):
+        return plain_logistic(position[: X.shape[1]], row) - 0.5 * position[X.shape[1]] ** 2
+
+    posterior = tm.Posterior(one_more, {"x": X, "y": y})
+    with pytest.raises(ValueError, match=r"beyond the end of an array.*pass an init"):
+        tm.sample(posterior, progress=False)
+    assert tm.optimise.mode(posterior, np.zeros(X.shape[1] + 1), progress=False).converged
+
+
+def test_rows_that_can_be_separated_need_a_prior(rows):
+    """For any likelihood, not only for the library's own."""
+    X, _ = rows
+    posterior = tm.Posterior(plain_logistic, {"x": X, "y": (X[:, 1] > 0).astype(np.float32)})
+    with pytest.raises(ValueError, match=r"does not fall towards infinity.*log_prior"):
+        tm.sample(posterior, progress=False)
+
+
+def test_ctrl_c_during_the_search_for_the_mode_ends_it(rows, monkeypatch):
+    X, y = rows
+    update = irls_module.exact_update
+
+    def pressed(search):
+        signal.raise_signal(signal.SIGINT)
+        update(search)
+
+    monkeypatch.setattr(irls_module, "exact_update", pressed)
+    with pytest.raises(KeyboardInterrupt, match="looking for the mode"):
+        tm.sample(tm.models.logistic_regression(X, y), progress=False)

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.experimental import checkify
 from jaxtyping import Array, PyTree
 
 from tallmc.kernel import Kernel
@@ -106,7 +107,20 @@ def check_start(posterior: Posterior, positions: PyTree) -> tuple[float, int]:
             f"log_likelihood is {values[chain, row]} at the start of chain {chain} for row {indices[row]}; "
             "choose another init or mend the likelihood"
         )
+    _check_indices(posterior, jax.tree.map(lambda leaf: leaf[0], positions), rows)
     return float(np.sqrt(np.mean(np.square(values, dtype=float)))), values.size
+
+
+def _check_indices(posterior: Posterior, position: PyTree, rows: PyTree) -> None:
+    """JAX takes an index that is too large for the last one, and says nothing."""
+    checked = checkify.checkify(posterior.log_likelihoods, errors=checkify.index_checks)
+    error = checked(position, rows)[0].get()
+    if error is not None:
+        shapes = ", ".join(str(leaf.shape) for leaf in jax.tree.leaves(position))
+        raise ValueError(
+            f"log_likelihood looks beyond the end of an array: {error.strip()} Positions have shape {shapes}; pass an "
+            "init with as many numbers as the likelihood takes, or mend the index"
+        )
 
 
 def check_is_kernel(kernel: object) -> None:

@@ -35,6 +35,7 @@ def skewness_warning(rule: str, stats: dict[str, np.ndarray]) -> list[str]:
 def alternatives(rule: str) -> str:
     """What to use instead of a rule that trusts the central limit theorem."""
     return (
-        f"Use tm.Exact() or, with a bound on a row's log ratio, tm.MHSS(), tm.MHSubLhd() or feed=tm.WeightedFeed; or "
-        f"give {rule} a larger batch_size and look again with tm.check_normality(posterior, kernel, init=...)"
+        f"Use tm.Exact() or, with a bound on a row's log ratio, tm.MHSS(), tm.MHSubLhd() or (unless rows are drawn so "
+        f"already) feed=tm.WeightedFeed; or give {rule} a larger batch_size and look again with "
+        "tm.check_normality(posterior, kernel, init=...)"
     )

@@ -111,7 +111,8 @@ def _run(search: Search, *, show: bool) -> None:
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
                 (tested_update if search.size else exact_update)(search)
             update(len(search.rows_per_iteration), search.rows_per_iteration[-1], search.distance)
-            if search.reason is None and interrupted():
+            search.interrupted = interrupted()
+            if search.reason is None and search.interrupted:
                 search.reason = "interrupted"
             elif search.reason is None and len(search.rows_per_iteration) >= most:
                 search.reason = f"max_iterations ({most}) reached; raise it or loosen tolerance"
@@ -137,6 +138,7 @@ def _result(search: Search) -> OptimiseResult:
         rows_read=search.rows.rows_read,
         num_rows=search.problem.num_rows,
         num_tests=search.num_tests,
+        interrupted=search.interrupted,
     )
 
 

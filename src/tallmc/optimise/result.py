@@ -26,6 +26,7 @@ class OptimiseResult:
         rows_read: Rows read in all, every visit to a row counted.
         num_rows: Rows of data.
         num_tests: Tests made.
+        interrupted: Whether Ctrl-C was pressed, be it in the last iteration.
     """
 
     position: PyTree
@@ -40,6 +41,7 @@ class OptimiseResult:
     rows_read: int
     num_rows: int
     num_tests: int
+    interrupted: bool = False
 
     @property
     def passes(self) -> float:

@@ -49,7 +49,7 @@ class Search:
         self.rows = HalvedRows(problem.data, problem.num_rows, largest, options.seed)
         self.size = self.first_size  # rows in each half; 0 when the tests are over
         self.reason: str | None = None
-        self.converged = False
+        self.converged = self.interrupted = False
         self.objective: list[float] = []
         self.rows_per_iteration: list[int] = []
         self.num_tests = 0

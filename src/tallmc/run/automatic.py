@@ -19,18 +19,21 @@ from tallmc.control_variates import Controlled, ControlledPosterior, Taylor, cov
 from tallmc.feed import Feed, WeightedFeed
 from tallmc.kernel import AcceptanceRule, Proposal
 from tallmc.keys import as_key
+from tallmc.linear_predictor import LinearPredictor
 from tallmc.metropolis import MetropolisHastings
 from tallmc.optimise.exact_update import NO_OPTIMUM
-from tallmc.optimise.mode import default_start, mode
+from tallmc.optimise.mode import default_start
 from tallmc.posterior import Posterior
+from tallmc.progress import working
 from tallmc.proposals import CrankNicolson, RandomWalk
-from tallmc.run.modes import log_densities, other_modes
+from tallmc.run.modes import find_mode, log_densities, other_modes
 from tallmc.run.start import Start
 
 _LARGEST_MATRIX = 4096  # coordinates up to which a matrix of second derivatives is kept
 _PILOT_POINTS = 16
 _PILOT_ROWS = 4096
 _NEARLY_NORMAL = 1.5  # spread of what the normal approximation misses of the log density, where it still pays
+_NOTHING_LIKE_NORMAL = 1000.0  # the same, where there may be no mode at all
 _HEAVY = 1.0  # how far above the normal the log density may be two standard deviations further out than usual
 _WORTHWHILE = 0.25  # share of all rows beyond which a test is better done with all of them
 _FEW_ROWS = 1000
@@ -62,7 +65,7 @@ def plan(posterior: Posterior, init: PyTree, num_chains: int, rng_key: Array, *,
     first = jax.tree.map(lambda leaf: leaf[0], positions)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # what did not converge is dealt with here
-        found = mode(posterior, first, max_iterations=_MOST_ITERATIONS, progress=progress)
+        found = find_mode(posterior, first, max_iterations=_MOST_ITERATIONS, progress=progress)
     if found.reason.startswith(NO_OPTIMUM):
         raise ValueError(f"the posterior cannot be sampled: {found.reason}")
     rows_read = found.rows_read
@@ -72,7 +75,8 @@ def plan(posterior: Posterior, init: PyTree, num_chains: int, rng_key: Array, *,
         at_start, at_end = log_densities(posterior, [first, centre])
         centre = centre if at_end > at_start else first
         rows_read += 2 * posterior.num_rows
-    controlled = _expand(posterior, centre)
+    with working("expanding the posterior at its mode", show=progress):
+        controlled = _expand(posterior, centre)
     rows_read += controlled.rows_read
     factor = covariance_factor(controlled.precision)
     if factor is None:
@@ -82,17 +86,23 @@ def plan(posterior: Posterior, init: PyTree, num_chains: int, rng_key: Array, *,
     if not found.converged:
         reason = "no maximum inside its support (if it lies on a boundary, transform that parameter)"
         return _without_a_normal(posterior, centre, num_chains, rows_read, reason, factor)
-    others, more_rows = other_modes(posterior, centre, factor, rng_key)
+    with working("looking for other modes", show=progress):
+        others, more_rows = other_modes(posterior, centre, factor, rng_key)
     rows_read += more_rows
     if others:
         return _between_modes(posterior, [centre, *others], factor, num_chains, rows_read)
-    pilot = look_around(controlled.posterior, centre, factor, rng_key)
+    with working("comparing the posterior with a normal", show=progress):
+        pilot = look_around(controlled.posterior, centre, factor, rng_key)
     rows_read += pilot.rows_read
+    if not pilot.misfit < _NOTHING_LIKE_NORMAL:
+        _refuse_endless(posterior, first, centre)
+        rows_read += 2 * posterior.num_rows
     proposal, why_proposal, normal = _choose_proposal(centre, factor, pilot)
     rule, feed, why_rule = _choose_rule(controlled.posterior, pilot)
     starts = _starts(posterior, centre, factor if normal else None, num_chains, rng_key)
     target, used = (posterior, None) if isinstance(rule, Exact) else (controlled.posterior, controlled)
     choices = (
+        *(() if init is not None else _guessed(posterior, centre)),
         f"found the mode and the curvature there in {rows_read / posterior.num_rows:.1f} passes over "
         f"{posterior.num_rows:,} rows",
         why_proposal,
@@ -288,6 +298,26 @@ def _refuse_improper(precision: np.ndarray, *, converged: bool) -> None:
         f"the Hessian at the mode is singular: the posterior is flat in a direction that involves coordinates {named}. "
         "Drop collinear columns or give these coordinates a prior; separable data need a prior as well"
     )
+
+
+def _refuse_endless(posterior: Posterior, start: PyTree, centre: PyTree) -> None:
+    """A search for the mode that gave up far out, where the density still rises, found none."""
+    beyond = jax.tree.map(lambda a, b: b + 9 * (b - a), start, centre)
+    here, further = log_densities(posterior, [centre, beyond])
+    went = not np.array_equal(ravel_pytree(start)[0], ravel_pytree(centre)[0])
+    if went and further >= here:
+        raise ValueError(
+            "the posterior cannot be sampled: its density does not fall towards infinity, in the direction in which "
+            "the search for its mode went. Rows that can be separated need a prior: pass log_prior"
+        )
+
+
+def _guessed(posterior: Posterior, centre: PyTree) -> tuple[str, ...]:
+    """What a position was taken to be; regressions that come with the library leave no doubt."""
+    if isinstance(posterior.log_likelihood, LinearPredictor):
+        return ()
+    size = ravel_pytree(centre)[0].size
+    return (f"took a position for {size} numbers, one for each column of the data (if it is not, pass init)",)
 
 
 def _check_digits(centre: PyTree, factor: np.ndarray) -> None:

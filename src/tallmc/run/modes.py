@@ -1,5 +1,8 @@
 """Is there another mode? Searches from elsewhere, on few rows first."""
 
+import warnings
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -11,6 +14,7 @@ from tallmc.derivatives import likelihood_sums
 from tallmc.keys import as_key
 from tallmc.linear_predictor import LinearPredictor
 from tallmc.optimise.mode import mode
+from tallmc.optimise.result import OptimiseResult
 from tallmc.posterior import Posterior
 
 _NUM_STARTS = 6
@@ -57,6 +61,14 @@ def other_modes(
     return modes, rows_read
 
 
+def find_mode(posterior: Posterior, init: PyTree, **options: Any) -> OptimiseResult:
+    """`tm.optimise.mode`, but Ctrl-C ends it all: there is nothing to sample from yet."""
+    found = mode(posterior, init, **options)
+    if found.interrupted:
+        raise KeyboardInterrupt("stopped while looking for the mode: no draws to return")
+    return found
+
+
 def _some_rows(posterior: Posterior, generator: np.random.Generator) -> Posterior:
     count = min(_ROWS, posterior.num_rows)
     rows = np.sort(generator.choice(posterior.num_rows, count, replace=False))
@@ -66,7 +78,9 @@ def _some_rows(posterior: Posterior, generator: np.random.Generator) -> Posterio
 
 def _search(posterior: Posterior, guess: PyTree) -> tuple[np.ndarray | None, int]:
     try:
-        found = mode(posterior, guess, progress=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # a search that leads nowhere found no mode
+            found = find_mode(posterior, guess, progress=False)
     except ValueError:  # the guess lies outside the support
         return None, 0
     position = np.asarray(ravel_pytree(found.position)[0], float)

@@ -1,6 +1,5 @@
 """`tm.sample`: the one call that most people need."""
 
-import contextlib
 import dataclasses
 import warnings
 
@@ -19,6 +18,7 @@ from tallmc.kernel import Kernel
 from tallmc.keys import as_key
 from tallmc.normality import NormalityWarning
 from tallmc.posterior import Posterior
+from tallmc.progress import working
 from tallmc.run.automatic import plan
 from tallmc.run.chain import Chain, Problem, start_chain
 from tallmc.run.drive import drive
@@ -126,9 +126,12 @@ def sample(
     if done.moved is not None:
         print(f"tallmc: {done.moved.reason}.")
     if automatic and run.num_draws > 1 and not run.interrupted:
-        with contextlib.suppress(KeyboardInterrupt):  # the draws are there; whoever is in a hurry may have them
-            found = audit(run)
+        try:
+            with working("auditing 64 steps on all rows (Ctrl-C skips it)", show=progress):
+                found = audit(run)
             run = dataclasses.replace(run, audit=found, doubts=run.doubts + _objections(found))
+        except KeyboardInterrupt:  # the draws are there; whoever is in a hurry may have them
+            run = dataclasses.replace(run, doubts=(*run.doubts, "the audit was stopped before it had an answer"))
     for warning in kernel.warnings(run.stats):
         trusting = getattr(getattr(kernel, "rule", None), "trusts_normality", False)
         warnings.warn(warning, NormalityWarning if trusting else UserWarning, stacklevel=2)

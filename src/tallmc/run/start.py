@@ -15,8 +15,8 @@ from tallmc.feed import Feed, InMemoryFeed, WeightedFeed
 from tallmc.kernel import Kernel
 from tallmc.keys import as_key
 from tallmc.metropolis import MetropolisHastings
-from tallmc.optimise.mode import mode
 from tallmc.posterior import Posterior
+from tallmc.run.modes import find_mode
 
 _ROWS_TO_TRY, _MOVES_TO_TRY = 1000, 4
 
@@ -65,24 +65,19 @@ def find_start(
     positions = None if init is None else checks.one_position_per_chain(posterior, init, num_chains)
     if positions is None or (control_variate is not None and at is None):
         first = None if positions is None else jax.tree.map(lambda leaf: leaf[0], positions)
-        mode, rows_read = find_mode(posterior, first, progress=progress)
-        at = mode if at is None else at
-        positions = checks.one_position_per_chain(posterior, mode, num_chains) if positions is None else positions
+        found = find_mode(posterior, first, progress=progress)
+        rows_read = found.rows_read
+        at = found.position if at is None else at
+        if positions is None:
+            place = "the mode" if found.converged else "the best position that the search for a mode came to"
+            print(f"tallmc: no init given; starting at {place}, found in {rows_read:,} rows")
+            positions = checks.one_position_per_chain(posterior, found.position, num_chains)
     controlled = None
     if control_variate is not None:
         at = jax.tree.map(lambda leaf: leaf[0], checks.one_position_per_chain(posterior, at, 1))
         controlled = control_variate.expand(posterior, at)
         posterior, rows_read = controlled.posterior, rows_read + controlled.rows_read
     return Start(posterior, kernel, positions, rows_read, controlled)
-
-
-def find_mode(posterior: Posterior, init: PyTree, *, progress: bool) -> tuple[PyTree, int]:
-    """A mode of the posterior, and the rows that it took to find it."""
-    found = mode(posterior, init, progress=progress)
-    if init is None:
-        place = "the mode" if found.converged else "the best position that the search for a mode came to"
-        print(f"tallmc: no init given; starting at {place}, found in {found.rows_read:,} rows")
-    return found.position, found.rows_read
 
 
 def make_feed(feed: type[Feed] | None, posterior: Posterior, kernel: Kernel) -> tuple[Feed, Posterior, int]:
