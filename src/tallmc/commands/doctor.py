@@ -1,5 +1,7 @@
 """`tallmc doctor`: what is installed here, and does it give right answers?"""
 
+import contextlib
+import io
 import math
 import os
 import platform
@@ -17,6 +19,7 @@ from rich.markup import escape
 from tallmc.acceptance import Exact, ExactBarker, MHMinibatch
 from tallmc.kernel import AcceptanceRule, Move, Proposal
 from tallmc.metropolis import MetropolisHastings
+from tallmc.models import logistic_regression
 from tallmc.posterior import Posterior
 from tallmc.proposals import RandomWalk
 from tallmc.run import Driver, Run, Together, sample
@@ -73,6 +76,7 @@ def _findings() -> Iterator[Finding]:
         yield acceptance_frequency(name, make())
     run, findings = normal_mean(pick_driver())
     yield from findings
+    yield from chosen_by_itself()
     if jax.default_backend() == "cpu":  # chains one by one would take minutes elsewhere
         yield same_draws(run, normal_mean(Together())[0])
 
@@ -129,12 +133,29 @@ def normal_mean(driver: Driver) -> tuple[Run, list[Finding]]:
     posterior = Posterior(_log_normal, rows.astype(jnp.result_type(float)), _log_prior, temperature)
     kernel = MetropolisHastings(RandomWalk(2 * sd), MHMinibatch())
     run = sample(posterior, kernel, init=mean, num_samples=2500, num_warmup=500, rng_key=3, driver=driver)
+    return run, _against(run, mean, sd)
+
+
+def chosen_by_itself() -> list[Finding]:
+    """Mean and sd of a logistic regression on a constant, sampled by `tm.sample(posterior)`, against quadrature."""
+    y = (np.random.default_rng(4).random(_NUM_ROWS) < 0.3).astype(np.float32)
+    with contextlib.redirect_stdout(io.StringIO()):
+        run = sample(logistic_regression(np.ones((len(y), 1), np.float32), y), num_samples=2500, num_warmup=500)
+    grid = np.linspace(-1.2, -0.5, 20_001)  # some twenty standard deviations on either side
+    log_density = float(y.sum()) * grid - len(y) * np.logaddexp(0, grid) - grid**2 / 2
+    weights = np.exp(log_density - log_density.max())
+    mean = np.average(grid, weights=weights)
+    return _against(run, float(mean), float(np.sqrt(np.average((grid - mean) ** 2, weights=weights))))
+
+
+def _against(run: Run, mean: float, sd: float) -> list[Finding]:
     line, findings = run.summary().table.iloc[0], []
+    rule = type(run.kernel.rule).__name__  # pyright: ignore[reportAttributeAccessIssue]
     for statistic, expected, error in (("mean", mean, "mcse_mean"), ("sd", sd, "mcse_sd")):
         errors = abs(line[statistic] - expected) / line[error]
         figure = f"{line[statistic]:.4f} (exactly {expected:.4f}), {errors:.1f} Monte Carlo errors"
-        findings.append(Finding(bool(errors <= _MOST_ERRORS), f"posterior {statistic} with MHMinibatch", figure))
-    return run, findings
+        findings.append(Finding(bool(errors <= _MOST_ERRORS), f"posterior {statistic} with {rule}", figure))
+    return findings
 
 
 def same_draws(first: Run, second: Run) -> Finding:

@@ -30,6 +30,10 @@ class Stopwatch(Driver):
     inner: Driver
     laps: list[Lap] = eqx.field(default_factory=list, static=True)
 
+    def seconds_per_block(self, num_chains: int) -> float:
+        """Left to the inner driver."""
+        return self.inner.seconds_per_block(num_chains)
+
     def load(self, problem: Problem, chains: Chain, records: Record) -> Any:
         """Times what the inner driver does before it starts, which may be all of the compilation."""
         started = time.perf_counter()
