@@ -1,5 +1,6 @@
 """Bad input gets a clear error that names the fix, before anything is compiled."""
 
+import math
 import subprocess
 import sys
 
@@ -222,3 +223,83 @@ def test_bad_settings_of_rules_and_designs(build, message):
 def test_rules_that_cannot_decide_about_this_posterior(rule, message):
     with pytest.raises(ValueError, match=message):
         sample(kernel=tm.MetropolisHastings(tm.RandomWalk(0.1), rule))
+
+
+REGRESSION = tm.models.logistic_regression(*tm.models.generate_logistic(num_rows=50, num_columns=3)[:2])
+
+
+def of_columns(likelihood, log_prior=lambda position: 0.0):
+    return tm.Posterior(likelihood, REGRESSION.data, log_prior)
+
+
+def linear(position, row):
+    return -0.5 * (row["x"] @ position - row["y"]) ** 2
+
+
+@pytest.mark.parametrize("kernel", [None, KERNEL])
+def test_an_assumed_vector_that_does_not_fit(kernel):
+    posterior = of_columns(lambda position, row: linear(position["beta"], row))
+    with pytest.raises(ValueError, match=r"no init was given, so a vector of 3 numbers .* pass an init shaped like"):
+        sample(posterior, kernel, init=None)
+
+
+@pytest.mark.parametrize("kernel", [None, KERNEL])
+@pytest.mark.parametrize(
+    ("posterior", "init", "message"),
+    [
+        (REGRESSION, np.zeros(5), r"init has shape \(5,\), but x has 3 columns; pass 3 numbers in one array$"),
+        (REGRESSION, [0.0, 0.0, 0.0], "init is a list, but x has 3 columns; pass 3 numbers in one array"),
+        (REGRESSION, np.zeros((2, 3)), "make the leading axis of init, now 2 long, num_chains=4 long"),
+        (of_columns(linear), np.zeros(5), r"given position of shape \(5,\), .* pass an init of the shape that"),
+        (of_columns(linear), np.zeros((2, 3)), "make the leading axis of init, now 2 long, num_chains=4 long"),
+        (REGRESSION, "zeros", "init must hold numbers, not 'zeros'; pass an array"),
+        (REGRESSION, {"beta": "zeros"}, r"init\['beta'\] must hold numbers, not 'zeros'; pass an array"),
+    ],
+)
+def test_start_of_the_wrong_shape(kernel, posterior, init, message):
+    with pytest.raises(ValueError, match=message):
+        sample(posterior, kernel, init=real(init) if isinstance(init, np.ndarray) else init)
+
+
+def test_expansion_of_the_wrong_shape():
+    with pytest.raises(ValueError, match=r"at has shape \(5,\), but x has 3 columns"):
+        sample(REGRESSION, init=jnp.zeros(3), control_variate=tm.Taylor(at=jnp.zeros(5)))
+
+
+def test_prior_that_is_a_vector():
+    posterior = of_columns(linear, lambda position: -(position**2))
+    with pytest.raises(ValueError, match=r"log_prior\(position\) must return one number .* with jnp.sum$"):
+        sample(posterior, init=jnp.zeros(3))
+
+
+@pytest.mark.parametrize("init", [None, jnp.zeros(3), jnp.zeros((4, 3))])
+def test_a_column_that_is_not_there(init):
+    posterior = of_columns(lambda position, row: row["X"] @ position)
+    with pytest.raises(ValueError, match=r"asks for 'X', but there is only position, row\['x'\], row\['y'\]"):
+        sample(posterior, init=init)
+
+
+def test_a_parameter_that_is_not_there():
+    posterior = of_columns(linear, lambda position: position["sigma"])
+    with pytest.raises(ValueError, match="failed on one position: TypeError"):
+        sample(posterior, init=jnp.zeros(3))
+    posterior = of_columns(lambda position, row: linear(position["sigma"], row))
+    with pytest.raises(ValueError, match=r"asks for 'sigma', but there is only position\['beta'\], row"):
+        sample(posterior, init={"beta": jnp.zeros(3)})
+
+
+@pytest.mark.parametrize("init", [None, jnp.zeros(3), jnp.zeros((4, 3))])
+@pytest.mark.parametrize(
+    "likelihood",
+    [
+        lambda position, row: jnp.sum(position) if row["y"] > 0 else -jnp.sum(position),
+        lambda position, row: float(row["y"]) * jnp.sum(position),
+        lambda position, row: math.exp(jnp.sum(position)),
+        lambda position, row: np.log(row["y"]) * jnp.sum(position),
+        lambda position, row: sum(range(row["y"].astype(int))),
+    ],
+)
+def test_likelihood_that_is_not_written_with_jax(likelihood, init):
+    with pytest.raises(ValueError, match=r"write it with jax\.numpy: jnp\.where instead of if") as caught:
+        sample(of_columns(likelihood), init=init)
+    assert caught.value.__cause__ is not None

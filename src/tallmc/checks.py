@@ -1,5 +1,8 @@
 """Finds bad input before anything is compiled, and says how to mend it."""
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,9 +10,16 @@ from jax.experimental import checkify
 from jaxtyping import Array, PyTree
 
 from tallmc.kernel import Kernel
+from tallmc.linear_predictor import LinearPredictor
 from tallmc.posterior import Posterior
 
 _ROWS_TO_TRY = 1000
+_NEEDS_A_NUMBER = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerBoolConversionError,
+    jax.errors.TracerIntegerConversionError,
+)
 
 
 def check_counts(num_samples: int, num_warmup: int, num_chains: int) -> None:
@@ -36,52 +46,116 @@ def _all_finite(leaf: Array | np.ndarray) -> bool:
     return bool(jnp.isfinite(leaf).all() if isinstance(leaf, jax.Array) else np.isfinite(leaf).all())
 
 
-def one_position_per_chain(posterior: Posterior, init: PyTree, num_chains: int) -> PyTree:
+def one_position_per_chain(posterior: Posterior, init: PyTree, num_chains: int, name: str = "init") -> PyTree:
     """The start of every chain, stacked. `init` is one position for all, or has a leading chain axis.
 
-    What tells them apart is the likelihood: it takes one position and gives a scalar.
+    What tells them apart is the likelihood: it takes one position and gives a scalar. `name` is the caller's.
     """
     if init is None:
         raise ValueError("init is missing; pass a position to start from, such as init=jnp.zeros(num_coordinates)")
-    init = jax.tree.map(_as_array, init)
-    for path, leaf in jax.tree.leaves_with_path(init):
-        if not bool(jnp.isfinite(leaf).all()):
-            name = jax.tree_util.keystr(path) or "init"
-            raise ValueError(f"{name} holds NaN or infinity; start from finite numbers")
-    problem = _trouble_with(posterior, init)
-    if problem is None:
+    init = jax.tree.map_with_path(lambda path, leaf: _as_array(name + jax.tree_util.keystr(path), leaf), init)
+    trouble = trouble_with(posterior, init, name)
+    if trouble is None:
         return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num_chains, *leaf.shape)), init)
-    if all(leaf.ndim and leaf.shape[0] == num_chains for leaf in jax.tree.leaves(init)):
-        first = jax.tree.map(lambda leaf: leaf[0], init)
-        if _trouble_with(posterior, first) is None:
-            return init
-    raise ValueError(problem)
+    message = f"{trouble.what}; {trouble.fix}"
+    lengths = {leaf.shape[0] if leaf.ndim else None for leaf in jax.tree.leaves(init)}
+    if len(lengths) == 1 and (length := lengths.pop()) is not None:
+        first = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), init)
+        if trouble_with(posterior, first, name) is None:
+            if length == num_chains:
+                return init
+            if num_chains > 1:
+                message += f"; or make the leading axis of {name}, now {length} long, num_chains={num_chains} long"
+    raise ValueError(message) from trouble.cause
 
 
-def _as_array(leaf: object) -> Array:
-    array = jnp.asarray(leaf)
+def _as_array(name: str, leaf: object) -> Array:
+    try:
+        array = jnp.asarray(leaf)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must hold numbers, not {leaf!r}; pass an array such as jnp.zeros(3)") from error
+    if not bool(jnp.isfinite(array).all()):
+        raise ValueError(f"{name} holds NaN or infinity; start from finite numbers")
     return array if jnp.issubdtype(array.dtype, jnp.inexact) else array.astype(jnp.result_type(float))
 
 
-def _trouble_with(posterior: Posterior, position: PyTree) -> str | None:
-    """Why this cannot be a position, or None. Only shapes are worked out; nothing runs."""
+class Trouble(NamedTuple):
+    """Why something cannot be a position.
+
+    Args:
+        what: What is wrong.
+        fix: What to do about it.
+        cause: What the caller's own function raised, if it did.
+    """
+
+    what: str
+    fix: str
+    cause: Exception | None = None
+
+
+def trouble_with(posterior: Posterior, position: PyTree, name: str = "init") -> Trouble | None:
+    """Why this cannot be a position, or None. Only shapes are worked out; nothing runs.
+
+    Raises:
+        ValueError: If no other position would do either.
+    """
+    if isinstance(posterior.log_likelihood, LinearPredictor):
+        trouble = _trouble_with_coefficients(position, posterior.data["x"].shape[1], name)
+        if trouble is not None:
+            return trouble
     row = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], jnp.asarray(leaf[:0]).dtype), posterior.data)
-    for name, function, arguments in (
-        ("log_likelihood(position, row)", posterior.log_likelihood, (position, row)),
-        ("log_prior(position)", posterior.log_prior, (position,)),
-    ):
-        try:
-            result = jax.eval_shape(function, *arguments)
-        except Exception as error:  # whatever the caller's own function raises
-            return f"{name} failed on one position and one row: {type(error).__name__}: {error}"
-        leaves = jax.tree.leaves(result)
-        if len(leaves) != 1 or leaves[0].shape != ():
-            shape = [leaf.shape for leaf in leaves]
-            return (
-                f"{name} must return one number (a scalar), but its shape is {shape[0] if len(shape) == 1 else shape}; "
-                "write it for one row, the library adds the rows up. A leading axis of init must be num_chains long"
-            )
-    return None
+    likelihood = _trouble_in(
+        "log_likelihood",
+        posterior.log_likelihood,
+        "write it for one row, the library adds the rows up",
+        position=position,
+        row=row,
+    )
+    return likelihood or _trouble_in(
+        "log_prior", posterior.log_prior, "add up what it says of each coordinate with jnp.sum", position=position
+    )
+
+
+def _trouble_with_coefficients(position: PyTree, num_columns: int, name: str) -> Trouble | None:
+    shape = getattr(position, "shape", None)
+    if shape == (num_columns,):
+        return None
+    has = f"is a {type(position).__name__}" if shape is None else f"has shape {shape}"
+    return Trouble(f"{name} {has}, but x has {num_columns} columns", f"pass {num_columns} numbers in one array")
+
+
+def _trouble_in(name: str, function: Callable, add_up: str, **arguments: PyTree) -> Trouble | None:
+    call = f"{name}({', '.join(arguments)})"
+    try:
+        result = jax.eval_shape(function, *arguments.values())
+    except _NEEDS_A_NUMBER as error:
+        raise ValueError(
+            f"{call} uses a number before there is one ({type(error).__name__}); write it with jax.numpy: jnp.where "
+            "instead of if, no float() or int(), and jnp. functions instead of np. or math. ones"
+        ) from error
+    except KeyError as error:
+        there = ", ".join(part for part, _ in _parts(arguments))
+        raise ValueError(f"{call} asks for {error}, but there is only {there}; mend the name") from error
+    except Exception as error:  # whatever the caller's own function raises
+        given = ", ".join(f"{part} of shape {shape}" for part, shape in _parts(arguments))
+        what = f"{call} failed on one {' and one '.join(arguments)}: {type(error).__name__}: {error} (given {given})"
+        return Trouble(what, f"pass an init of the shape that {name} takes, or mend {name}", error)
+    shapes = [leaf.shape for leaf in jax.tree.leaves(result)]
+    if shapes == [()]:
+        return None
+    return Trouble(
+        f"{call} must return one number (a scalar), but its shape is {shapes[0] if len(shapes) == 1 else shapes}",
+        add_up,
+    )
+
+
+def _parts(arguments: dict[str, PyTree]) -> list[tuple[str, tuple[int, ...]]]:
+    """Every array that a function is given, by the name it has there, and its shape."""
+    return [
+        (name + jax.tree_util.keystr(path), leaf.shape)
+        for name, argument in arguments.items()
+        for path, leaf in jax.tree.leaves_with_path(argument)
+    ]
 
 
 def check_start(posterior: Posterior, positions: PyTree) -> tuple[float, int]:

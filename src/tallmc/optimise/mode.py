@@ -111,7 +111,16 @@ def default_start(posterior: Posterior) -> Array:
     matrices = [leaf for leaf in jax.tree.leaves(posterior.data) if leaf.ndim == 2]
     if len(matrices) != 1:
         raise ValueError("init is missing; pass a position to start from, such as init=jnp.zeros(num_coordinates)")
-    return jnp.zeros(matrices[0].shape[1])
+    num_columns = matrices[0].shape[1]
+    start = jnp.zeros(num_columns)
+    trouble = checks.trouble_with(posterior, start)
+    if trouble is not None and trouble.cause is not None:
+        raise ValueError(
+            f"no init was given, so a vector of {num_columns} numbers was assumed, one for each column of the only "
+            f"matrix in the data, but {trouble.what}; pass an init shaped like a position, such as "
+            f'init={{"beta": jnp.zeros({num_columns})}}'
+        ) from trouble.cause
+    return start
 
 
 @eqx.filter_jit

@@ -60,9 +60,10 @@ def find_start(
     if control_variate is not None and not isinstance(control_variate, Taylor):
         raise ValueError(f"control_variate must be tm.Taylor(...), not {type(control_variate).__name__}")
     at, rows_read = None if control_variate is None else control_variate.at, 0
+    name = "init"
     if init is None and at is not None:
-        init = at
-    positions = None if init is None else checks.one_position_per_chain(posterior, init, num_chains)
+        init, name = at, "at"
+    positions = None if init is None else checks.one_position_per_chain(posterior, init, num_chains, name)
     if positions is None or (control_variate is not None and at is None):
         first = None if positions is None else jax.tree.map(lambda leaf: leaf[0], positions)
         found = find_mode(posterior, first, progress=progress)
@@ -74,7 +75,7 @@ def find_start(
             positions = checks.one_position_per_chain(posterior, found.position, num_chains)
     controlled = None
     if control_variate is not None:
-        at = jax.tree.map(lambda leaf: leaf[0], checks.one_position_per_chain(posterior, at, 1))
+        at = jax.tree.map(lambda leaf: leaf[0], checks.one_position_per_chain(posterior, at, 1, "at"))
         controlled = control_variate.expand(posterior, at)
         posterior, rows_read = controlled.posterior, rows_read + controlled.rows_read
     return Start(posterior, kernel, positions, rows_read, controlled)
