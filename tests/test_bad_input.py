@@ -7,6 +7,7 @@ import sys
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.sparse
 
 import tallmc as tm
 from tests.registry import real
@@ -33,6 +34,10 @@ def sample(posterior=None, kernel=KERNEL, **options):
         (np.zeros(0), "zero rows"),
         ({"x": np.zeros(3), "y": 2.0}, "one row per first index"),
         ({}, "no arrays"),
+        ({"x": np.zeros(3), "y": np.array(["a", "b", "a"])}, r"data\['y'\] holds <U1, not numbers; .* numpy.unique"),
+        ({"x": np.zeros(3), "y": np.array([1, 2, None])}, r"data\['y'\] holds object, not numbers; .*astype\(float\)"),
+        (np.zeros(3, "datetime64[s]"), "data holds datetime64.*, not numbers"),
+        (scipy.sparse.csr_matrix(np.zeros((3, 2))), "not csr_matrix; .* sparse matrices with their .toarray()"),
     ],
 )
 def test_bad_data(data, message):
@@ -160,6 +165,9 @@ for call in (
     lambda: tm.MetropolisHastings(tm.RandomWalk(0.1), tm.RandomWalk(0.1)),
     lambda: tm.sample(posterior, tm.RandomWalk(0.1), init=0.0),
     lambda: tm.sample(np.zeros(9), init=0.0),
+    lambda: tm.Posterior(posterior.log_likelihood, np.zeros(9), 1.0),
+    lambda: tm.Posterior(1.0, np.zeros(9)),
+    lambda: tm.Posterior(np.zeros(9), posterior.log_likelihood),
     lambda: tm.MHMinibatch(batch_size=1.5),
     lambda: tm.sample(posterior, kernel, init=0.0, num_samples=1.5),
 ):
@@ -177,6 +185,9 @@ for call in (
             "rule must be an AcceptanceRule",
             "kernel must be a Kernel",
             "must be a tm.Posterior",
+            "log_prior must be a function of the position, not float; leave it out",
+            "log_likelihood must be a function of a position and a row, not float; pass tm.Posterior(",
+            "the arguments may be swapped, pass tm.Posterior(log_likelihood, data)",
             "batch_size must be a whole number",
             "num_samples must be a whole number",
         ),

@@ -50,6 +50,7 @@ class Posterior(eqx.Module):
         temperature: float | Array = 1.0,
         bounds: Any = None,
     ):
+        _check_functions(log_likelihood, data, log_prior)
         self.num_rows = _num_rows(data)
         self.log_likelihood = log_likelihood
         self.data = data
@@ -96,17 +97,35 @@ def _check_temperature(temperature: float | Array) -> Array:
     return jnp.asarray(temperature, jnp.result_type(float))
 
 
+def _check_functions(log_likelihood: Any, data: PyTree, log_prior: Any) -> None:
+    if not callable(log_likelihood):
+        swapped = "the arguments may be swapped, " if callable(data) else ""
+        raise ValueError(
+            f"log_likelihood must be a function of a position and a row, not {type(log_likelihood).__name__}; "
+            f"{swapped}pass tm.Posterior(log_likelihood, data)"
+        )
+    if not callable(log_prior):
+        raise ValueError(
+            f"log_prior must be a function of the position, not {type(log_prior).__name__}; leave it out if it is flat"
+        )
+
+
 def _num_rows(data: PyTree) -> int:
     leaves = jax.tree.leaves(data)
     if not leaves:
         raise ValueError("data holds no arrays; pass an array or a pytree of arrays with one row per first index")
     lengths = set()
     for path, leaf in jax.tree.leaves_with_path(data):
+        name = "data" + jax.tree_util.keystr(path)
         if not isinstance(leaf, np.ndarray | jax.Array) or leaf.ndim == 0:
-            name = jax.tree_util.keystr(path) or "data"
             raise ValueError(
                 f"{name} must be an array with one row per first index, not {type(leaf).__name__}; "
-                "convert lists and data frames with numpy.asarray"
+                "convert lists and data frames with numpy.asarray, sparse matrices with their .toarray()"
+            )
+        if not (jnp.issubdtype(leaf.dtype, jnp.number) or jnp.issubdtype(leaf.dtype, jnp.bool)):
+            raise ValueError(
+                f"{name} holds {leaf.dtype}, not numbers; convert it with .astype(float), or labels to their numbers "
+                "with numpy.unique(labels, return_inverse=True)[1]"
             )
         lengths.add(leaf.shape[0])
     if len(lengths) > 1:
