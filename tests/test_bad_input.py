@@ -157,7 +157,7 @@ def test_unknown_option():
 def test_wrong_types_name_the_right_ones():
     """In a fresh interpreter: here, beartype would be quicker than our own message."""
     program = """
-import numpy as np, tallmc as tm
+import numpy as np, scipy.sparse, tallmc as tm
 posterior = tm.Posterior(lambda p, row: -0.5 * (row - p) ** 2, np.zeros(9))
 kernel = tm.MetropolisHastings(tm.RandomWalk(0.1), tm.MHMinibatch())
 for call in (
@@ -168,6 +168,8 @@ for call in (
     lambda: tm.Posterior(posterior.log_likelihood, np.zeros(9), 1.0),
     lambda: tm.Posterior(1.0, np.zeros(9)),
     lambda: tm.Posterior(np.zeros(9), posterior.log_likelihood),
+    lambda: tm.models.logistic_regression(scipy.sparse.csr_matrix(np.ones((9, 2))), np.zeros(9)),
+    lambda: tm.optimise.logistic(scipy.sparse.csr_array(np.ones((9, 2))), np.zeros(9)),
     lambda: tm.MHMinibatch(batch_size=1.5),
     lambda: tm.sample(posterior, kernel, init=0.0, num_samples=1.5),
 ):
@@ -188,6 +190,8 @@ for call in (
             "log_prior must be a function of the position, not float; leave it out",
             "log_likelihood must be a function of a position and a row, not float; pass tm.Posterior(",
             "the arguments may be swapped, pass tm.Posterior(log_likelihood, data)",
+            "X is sparse; pass X.toarray()",
+            "X is sparse; pass X.toarray()",
             "batch_size must be a whole number",
             "num_samples must be a whole number",
         ),
@@ -314,3 +318,19 @@ def test_likelihood_that_is_not_written_with_jax(likelihood, init):
     with pytest.raises(ValueError, match=r"write it with jax\.numpy: jnp\.where instead of if") as caught:
         sample(of_columns(likelihood), init=init)
     assert caught.value.__cause__ is not None
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: tm.models.logistic_regression(np.zeros((0, 3)), np.zeros(0)), "X has no rows; pass at least one"),
+        (lambda: tm.models.linear_regression([], []), "X has no rows; pass at least one"),
+        (lambda: tm.models.gaussian_mixture([]), "x has no rows; pass at least one"),
+        (lambda: tm.optimise.logistic(np.zeros((0, 3)), np.zeros(0)), "X has no rows; pass at least one"),
+        (lambda: tm.models.logistic_regression(np.ones((3, 1)), [0, 1, np.nan]), "row 2 is NaN; drop or fill"),
+        (lambda: tm.models.poisson_regression(np.ones((3, 1)), [0, np.nan, 7]), "row 1 is NaN; drop or fill"),
+    ],
+)
+def test_bad_columns_of_models(build, message):
+    with pytest.raises(ValueError, match=message):
+        build()

@@ -331,11 +331,11 @@ def test_bad_columns_are_refused(name, X, y, message):
     ("build", "y", "message"),
     [
         (tm.models.probit_regression, [0, 1, 2], "only 0 and 1; recode it"),
-        (tm.models.probit_regression, [0.0, 1.0, np.nan], "only 0 and 1; recode it"),
+        (tm.models.probit_regression, [0.0, 1.0, np.nan], "only 0 and 1, but row 2 is NaN"),
         (tm.models.poisson_regression, [0, 1, -1], "whole numbers of at least 0; pass counts"),
         (tm.models.poisson_regression, [0, 1, 0.5], "whole numbers of at least 0; pass counts"),
         (tm.models.poisson_regression, [0.0, 1.0, np.inf], "whole numbers of at least 0; pass counts"),
-        (tm.models.poisson_regression, [0.0, 1.0, np.nan], "whole numbers of at least 0; pass counts"),
+        (tm.models.poisson_regression, [0.0, 1.0, np.nan], "whole numbers of at least 0, but row 2 is NaN"),
     ],
 )
 def test_bad_outcomes_are_refused(build, y, message):

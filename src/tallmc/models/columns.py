@@ -7,6 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy.sparse
 from jaxtyping import Array, ArrayLike, Real
 
 Numbers: TypeAlias = ArrayLike | Sequence[Any]
@@ -30,6 +31,10 @@ def float_column(name: str, values: Numbers, num_axes: int) -> Array | np.ndarra
 
 def check_numbers(name: str, array: Array | np.ndarray, num_axes: int) -> None:
     """Raises `ValueError` unless the array holds numbers along as many axes."""
+    if array.ndim == 0 and array.dtype == object and scipy.sparse.issparse(array.item()):
+        raise ValueError(f"{name} is sparse; pass {name}.toarray()")
+    if array.shape[:1] == (0,):
+        raise ValueError(f"{name} has no rows; pass at least one")
     kinds = "a vector with one number a row" if num_axes == 1 else "a matrix with one line a row"
     if array.ndim != num_axes:
         raise ValueError(f"{name} must be {kinds}, but its shape is {array.shape}; reshape it first")
@@ -40,7 +45,15 @@ def check_numbers(name: str, array: Array | np.ndarray, num_axes: int) -> None:
 def check_binary(y: Array | np.ndarray) -> None:
     """Raises `ValueError` unless there is nothing but 0 and 1."""
     if not bool(((y == 0) | (y == 1)).all()):
+        refuse_nan("y must hold only 0 and 1", y)
         raise ValueError("y must hold only 0 and 1; recode it first, such as y = (labels == positive_label)")
+
+
+def refuse_nan(wanted: str, y: Array | np.ndarray) -> None:
+    """Raises `ValueError` that names the first row that is NaN, if there is one."""
+    missing = np.isnan(np.asarray(y))
+    if missing.any():
+        raise ValueError(f"{wanted}, but row {np.argmax(missing)} is NaN; drop or fill such rows first")
 
 
 def positive_number(name: str, value: Numbers) -> Real[Array, ""]:

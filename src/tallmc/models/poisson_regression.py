@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Real
 
 from tallmc.linear_predictor import Link
-from tallmc.models.columns import Numbers
+from tallmc.models.columns import Numbers, refuse_nan
 from tallmc.models.regression import regression, regression_columns
 from tallmc.posterior import Posterior
 
@@ -90,4 +90,5 @@ def poisson_regression(
 
 def _check_counts(y: Array | np.ndarray) -> None:
     if not bool(((y >= 0) & (y < np.inf) & (y == y.round())).all()):
+        refuse_nan("y must hold only whole numbers of at least 0", y)
         raise ValueError("y must hold only whole numbers of at least 0; pass counts, not rates or logarithms of counts")
