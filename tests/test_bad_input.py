@@ -170,6 +170,8 @@ for call in (
     lambda: tm.Posterior(np.zeros(9), posterior.log_likelihood),
     lambda: tm.models.logistic_regression(scipy.sparse.csr_matrix(np.ones((9, 2))), np.zeros(9)),
     lambda: tm.optimise.logistic(scipy.sparse.csr_array(np.ones((9, 2))), np.zeros(9)),
+    lambda: tm.sample(posterior, kernel, init=0.0, feed=tm.IndexedFeed(9, 2)),
+    lambda: tm.audit(3),
     lambda: tm.MHMinibatch(batch_size=1.5),
     lambda: tm.sample(posterior, kernel, init=0.0, num_samples=1.5),
 ):
@@ -192,6 +194,8 @@ for call in (
             "the arguments may be swapped, pass tm.Posterior(log_likelihood, data)",
             "X is sparse; pass X.toarray()",
             "X is sparse; pass X.toarray()",
+            "pass feed=tm.IndexedFeed, without arguments",
+            "audit needs a run, as tm.sample gives it, not int",
             "batch_size must be a whole number",
             "num_samples must be a whole number",
         ),

@@ -86,6 +86,10 @@ def audit(run: "Run", num_steps: int = 64, rng_key: int | Array = 0) -> Audit:
         >>> tm.audit(run).error_rate < 0.2
         True
     """
+    from tallmc.run import Run  # not above: runs hold audits
+
+    if not isinstance(run, Run):
+        raise ValueError(f"audit needs a run, as tm.sample gives it, not {type(run).__name__}")
     if not isinstance(run.kernel, MetropolisHastings):
         raise ValueError(f"audit looks at runs of MetropolisHastings, not of {type(run.kernel).__name__}")
     if isinstance(num_steps, bool) or not isinstance(num_steps, int | np.integer) or num_steps < 1:

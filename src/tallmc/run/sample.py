@@ -79,6 +79,10 @@ def sample(
     checks.check_data(posterior.data)
     if driver is not None and not isinstance(driver, Driver):
         raise ValueError("driver must be a Driver such as tm.ChainByChain() or tm.Together()")
+    if feed is not None and not (isinstance(feed, type) and issubclass(feed, Feed)):
+        raise ValueError(
+            "feed must be a class, which is built for this run: pass feed=tm.IndexedFeed, without arguments"
+        )
     key_shuffle, key_chains = jax.random.split(as_key(rng_key))
     key_plan = jax.random.fold_in(key_shuffle, 1)
     automatic = kernel is None
