@@ -8,8 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.sparse
+from typer.testing import CliRunner
 
 import tallmc as tm
+from tallmc.cli import app
 from tests.registry import real
 
 
@@ -338,3 +340,25 @@ def test_likelihood_that_is_not_written_with_jax(likelihood, init):
 def test_bad_columns_of_models(build, message):
     with pytest.raises(ValueError, match=message):
         build()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "page"),
+    [
+        (["design"], "tallmc design --help"),
+        (["design", "--no-such-option"], "tallmc design --help"),
+        (["demo", "--rows", "many"], "tallmc demo --help"),
+        (["no-such-command"], "tallmc --help"),
+        (["--no-such-option"], "tallmc --help"),
+    ],
+)
+def test_bad_arguments_name_the_page_that_helps(arguments, page):
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 2
+    assert f"(see {page})" in result.stderr
+
+
+def test_the_package_runs_as_the_command():
+    result = subprocess.run([sys.executable, "-m", "tallmc", "design"], capture_output=True, text=True)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == "tallmc: Missing option '--max-error'. (see tallmc design --help)\n"

@@ -25,7 +25,8 @@ class _OneLineErrors(TyperGroup):
         try:
             code = super().main(args, *others, **extra)
         except _UsageError as error:
-            _fail(f"{error.format_message()} (see tallmc --help)", error.exit_code)
+            command = error.ctx.command_path if error.ctx else "tallmc"
+            _fail(f"{error.format_message()} (see {command} --help)", error.exit_code)
         except (ValueError, OSError) as error:
             _fail(str(error), 2)
         except (KeyboardInterrupt, typer.Abort):
