@@ -246,7 +246,7 @@ def test_rules_that_cannot_decide_about_this_posterior(rule, message):
         sample(kernel=tm.MetropolisHastings(tm.RandomWalk(0.1), rule))
 
 
-REGRESSION = tm.models.logistic_regression(*tm.models.generate_logistic(num_rows=50, num_columns=3)[:2])
+REGRESSION = tm.models.logistic_regression(*map(real, tm.models.generate_logistic(50, 3)[:2]))
 
 
 def of_columns(likelihood, log_prior=lambda position: 0.0):
