@@ -1,4 +1,4 @@
-"""tallmc: Bayesian posteriors over many rows, at a few hundred rows a step."""
+"""tallmc: Bayesian posteriors over many rows, at a few rows a step."""
 
 from importlib.metadata import PackageNotFoundError, version
 

@@ -56,7 +56,7 @@ def _root(
         bool, typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Bayesian posteriors over millions of rows, at a few hundred rows a step."""
+    """Bayesian posteriors over millions of rows, at a few rows a step."""
     del version
 
 
