@@ -214,3 +214,41 @@ def test_ctrl_c_during_the_search_for_the_mode_ends_it(rows, monkeypatch):
     monkeypatch.setattr(irls_module, "exact_update", pressed)
     with pytest.raises(KeyboardInterrupt, match="looking for the mode"):
         tm.sample(tm.models.logistic_regression(X, y), progress=False)
+
+
+def test_far_proposals_on_rows_drawn_by_weight_end():
+    """They would need millions of draws to know a log ratio of minus thousands exactly; its sign is plain."""
+    rng = np.random.default_rng(1)
+    X = np.stack([np.ones(2000), rng.integers(0, 2, 2000)], axis=1)
+    posterior = tm.models.logistic_regression(X, np.zeros(2000), prior_precision=0.1)
+    kernel = tm.MetropolisHastings(tm.RandomWalk(2.0), tm.MHMinibatch())
+    run = tm.sample(
+        posterior, kernel, control_variate=tm.Taylor(), feed=tm.WeightedFeed, num_samples=50, num_warmup=0, num_chains=2
+    )
+    assert run.stats["rows"].max() < 50_000  # half a million and more without the end to what is plain
+
+
+@pytest.mark.parametrize("d", [2, 10])
+def test_modes_a_few_standard_deviations_apart_are_two(d):
+    """Eight are enough to keep chains apart, in any number of dimensions."""
+    rows = np.asarray(real(np.random.default_rng(0).normal(size=500)))
+    there = jnp.zeros(d).at[0].set(4.0)
+
+    def two_normals(position, row):
+        del row
+        distances = [jnp.sum((position - sign * there) ** 2) for sign in (-1, 1)]
+        return jax.nn.logsumexp(-0.5 * jnp.stack(distances)) / 500
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        run = tm.sample(tm.Posterior(two_normals, rows), init=0.9 * np.asarray(there), num_samples=20, num_warmup=20)
+    assert "found 2 modes" in " ".join(run.choices)
+
+
+def test_a_skewed_posterior_of_few_rows_is_explored_by_short_steps():
+    """Draws of a normal would miss its long tail, and no diagnostic would show it."""
+    X = np.stack([np.ones(5), np.arange(-2.0, 3.0)], axis=1)
+    posterior = tm.models.logistic_regression(X, (X[:, 1] > 0).astype(float), prior_precision=0.01)
+    with pytest.warns(UserWarning, match="far from normal"):
+        run = tm.sample(posterior, num_samples=100, num_warmup=100)
+    assert isinstance(run.kernel.proposal, tm.RandomWalk)

@@ -4,6 +4,7 @@ import math
 import subprocess
 import sys
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -362,3 +363,22 @@ def test_the_package_runs_as_the_command():
     result = subprocess.run([sys.executable, "-m", "tallmc", "design"], capture_output=True, text=True)
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr == "tallmc: Missing option '--max-error'. (see tallmc design --help)\n"
+
+
+def test_starts_that_can_be_read_in_two_ways_are_refused():
+    """A likelihood that broadcasts would sample a position of twelve numbers."""
+    posterior = tm.Posterior(lambda mean, row: -0.5 * jnp.sum((row - mean) ** 2), np.asarray(real(np.zeros((50, 3)))))
+    kernel = tm.MetropolisHastings(tm.RandomWalk(0.1), tm.Exact())
+    with jax.numpy_rank_promotion("allow"):  # as it is for users
+        with pytest.raises(ValueError, match="read in two ways"):
+            tm.sample(posterior, kernel, init=np.zeros((4, 3)), num_samples=5)
+        run = tm.sample(posterior, kernel, init=np.zeros(3), num_samples=5, num_warmup=0)
+    assert run.samples.shape == (4, 5, 3)
+
+
+def test_a_guarded_index_beyond_the_end_is_warned_of_and_no_more():
+    groups = np.arange(60) % 4
+    posterior = tm.Posterior(lambda effects, row: jnp.where(row < 3, effects[row], 0.0) - jnp.sum(effects**2), groups)
+    kernel = tm.MetropolisHastings(tm.RandomWalk(0.1), tm.Exact())
+    with pytest.warns(UserWarning, match="for some rows"):
+        tm.sample(posterior, kernel, init=np.zeros(3), num_samples=5, num_warmup=0)

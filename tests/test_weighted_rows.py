@@ -45,3 +45,11 @@ def test_a_t_test_on_weighted_rows_ends_even_if_the_case_is_even(rare):
     run = tm.sample(rare, kernel, control_variate=tm.Taylor(), feed=tm.WeightedFeed, num_samples=20, num_warmup=0)
     assert np.all(run.stats["rows"] == 20_000)
     assert not np.any(run.stats["used_all_rows"])
+
+
+def test_a_t_test_on_weighted_rows_needs_an_expansion():
+    """After as many draws as rows the log ratio is known no better than its own size: widths were a third too large."""
+    X, y, _ = tm.models.generate_logistic(4000, 3)
+    kernel = tm.MetropolisHastings(tm.RandomWalk(0.05), tm.AustereMH(0.0))
+    with pytest.raises(ValueError, match=r"needs an expansion.*tm\.Taylor"):
+        tm.sample(tm.models.logistic_regression(X, y), kernel, init=np.zeros(3), feed=tm.WeightedFeed, num_samples=10)

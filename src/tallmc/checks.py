@@ -1,5 +1,6 @@
 """Finds bad input before anything is compiled, and says how to mend it."""
 
+import warnings
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from tallmc.linear_predictor import LinearPredictor
 from tallmc.posterior import Posterior
 
 _ROWS_TO_TRY = 1000
+_ROWS_APART = 20
 _LOOKUPS = ("gather", "dynamic_slice", "dynamic_update_slice", "scatter")
 _NEEDS_A_NUMBER = (
     jax.errors.ConcretizationTypeError,
@@ -57,6 +59,7 @@ def one_position_per_chain(posterior: Posterior, init: PyTree, num_chains: int, 
     init = jax.tree.map_with_path(lambda path, leaf: _as_array(name + jax.tree_util.keystr(path), leaf), init)
     trouble = trouble_with(posterior, init, name)
     if trouble is None:
+        _refuse_two_readings(posterior, init, num_chains, name)
         return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num_chains, *leaf.shape)), init)
     message = f"{trouble.what}; {trouble.fix}"
     lengths = {leaf.shape[0] if leaf.ndim else None for leaf in jax.tree.leaves(init)}
@@ -68,6 +71,20 @@ def one_position_per_chain(posterior: Posterior, init: PyTree, num_chains: int, 
             if num_chains > 1:
                 message += f"; or make the leading axis of {name}, now {length} long, num_chains={num_chains} long"
     raise ValueError(message) from trouble.cause
+
+
+def _refuse_two_readings(posterior: Posterior, init: PyTree, num_chains: int, name: str) -> None:
+    """A likelihood that broadcasts takes a stack of positions for one large one."""
+    leaves = jax.tree.leaves(init)
+    if num_chains == 1 or any(leaf.ndim < 2 or leaf.shape[0] != num_chains for leaf in leaves):
+        return
+    first = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), init)
+    if trouble_with(posterior, first, name) is None:
+        raise ValueError(
+            f"{name} can be read in two ways, as one position or as {num_chains}, one a chain, because log_likelihood "
+            "takes either. Pass the position of one chain; or write the likelihood so that it takes positions of one "
+            "shape only; or, if this is one position, choose another num_chains"
+        )
 
 
 def _as_array(name: str, leaf: object) -> Array:
@@ -193,12 +210,20 @@ def _check_indices(posterior: Posterior, position: PyTree, rows: PyTree) -> None
         return
     checked = checkify.checkify(posterior.log_likelihoods, errors=checkify.index_checks)
     error = checked(position, rows)[0].get()
-    if error is not None:
-        shapes = ", ".join(str(leaf.shape) for leaf in jax.tree.leaves(position))
-        raise ValueError(
-            f"log_likelihood looks beyond the end of an array: {error.strip()} Positions have shape {shapes}; pass an "
-            "init with as many numbers as the likelihood takes, or mend the index"
-        )
+    if error is None:
+        return
+    shapes = ", ".join(str(leaf.shape) for leaf in jax.tree.leaves(position))
+    what = f"log_likelihood looks beyond the end of an array: {error.strip()} Positions have shape {shapes}; "
+    count = len(jax.tree.leaves(rows)[0])
+    some = [jax.tree.map(lambda leaf, at=at: leaf[at : at + 1], rows) for at in range(min(_ROWS_APART, count))]
+    if all(checked(position, row)[0].get() is not None for row in some):
+        raise ValueError(f"{what}pass an init with as many numbers as the likelihood takes, or mend the index")
+    # It may know: jnp.where(group < 3, effects[group], 0.0) throws away what it should not have read.
+    warnings.warn(
+        f"{what}JAX takes the last number instead, for some rows. Mend the index, unless such reads are thrown away",
+        UserWarning,
+        stacklevel=2,
+    )
 
 
 def check_is_kernel(kernel: object) -> None:

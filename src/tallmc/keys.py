@@ -91,6 +91,9 @@ def as_key(rng_key: Any) -> Array:
         raise ValueError(f"rng_key must be an int or a JAX key, not {type(rng_key).__name__}")
     if not jnp.issubdtype(rng_key.dtype, jax.dtypes.prng_key):
         return jax.random.wrap_key_data(jnp.asarray(rng_key, jnp.uint32), impl=unrolled_threefry)
+    if str(jax.random.key_impl(rng_key)) in ("rbg", "unsafe_rbg"):
+        # Their numbers depend on how many chains are drawn for at once.
+        return jax.random.wrap_key_data(jax.random.bits(rng_key, (2,), jnp.uint32), impl=unrolled_threefry)
     if str(jax.random.key_impl(rng_key)) != "threefry2x32":
         return rng_key
     return jax.random.wrap_key_data(jax.random.key_data(rng_key), impl=unrolled_threefry)

@@ -20,6 +20,7 @@ from tallmc.schedule import Schedule
 from tallmc.sequential_test import check_boundary, check_epsilon, sequential_test
 
 _FEWEST_ROWS = 10  # the expansion of Student's quantile is good to 1e-3 from here on, at any epsilon above 0.001
+_TOLERATED_SHARE = 0.01
 
 
 class SequentialEvidence(eqx.Module):
@@ -73,11 +74,12 @@ class AustereMH(AcceptanceRule[SequentialEvidence]):
     `tm.design.worst_case` finds the cheapest rule with a given one.
 
     With `feed=tm.WeightedFeed`, for rare features, it ends after as many draws as there are rows and goes by the sign
-    of what is then a very precise estimate: never exact, and unsure only of cases that are all but even.
+    of what it has then. That is precise enough only for what a Taylor expansion leaves of the rows, so it needs one
+    (`control_variate=tm.Taylor()`); the summary says how often it came to that.
 
     Args:
         epsilon: Error allowed to one look, in [0, 1); or a schedule of it, such as `tm.schedule.power(0.2)`. 0 decides
-            as `Exact` does.
+            as `Exact` does, unless rows are drawn by weight.
         batch_size: Rows between two looks. 500 or so, for the test trusts the central limit theorem.
         boundary: Exponent of Wang and Tsiatis: 0.5 (Pocock) asks for the same confidence at every look, 1
             (O'Brien and Fleming) for more at early ones.
@@ -142,6 +144,24 @@ class AustereMH(AcceptanceRule[SequentialEvidence]):
         """The skewness of the log ratios that decided."""
         return {"skewness": evidence.moments.skewness}
 
+    def notes(self, stats: dict[str, np.ndarray], posterior: Posterior) -> list[str]:
+        """How many tests on rows drawn by weight were not sure when they ended."""
+        unsure = float(np.mean((stats["rows"] >= posterior.num_rows) & ~stats["used_all_rows"]))
+        if unsure <= _TOLERATED_SHARE:
+            return []
+        return [
+            f"{100 * unsure:.2g} % of the tests were not sure after {posterior.num_rows:,} draws of rows by weight "
+            "and went by the sign; tm.audit(run) says how often that was wrong"
+        ]
+
+    def check(self, posterior: Posterior) -> None:
+        """Without an expansion, as many draws as there are rows leave a log ratio far too uncertain."""
+        if isinstance(posterior.bounds, WeightedBounds) and not posterior.expanded:
+            raise ValueError(
+                "AustereMH on rows drawn by weight needs an expansion: pass control_variate=tm.Taylor(), or use "
+                "tm.MHMinibatch() with this feed"
+            )
+
     def acceptance_probability(self, log_ratio: ArrayLike) -> Real[Array, "..."]:
         """min(1, exp(log ratio))."""
         return jnp.exp(jnp.minimum(log_ratio, 0))
@@ -149,7 +169,7 @@ class AustereMH(AcceptanceRule[SequentialEvidence]):
     def error_bound(self, num_rows: int) -> float:
         """The error of a test in the hardest case, by dynamic programming; of a schedule, at its larger end.
 
-        For rows drawn without replacement. Drawn by weight, a test is unsure of a case that is all but even.
+        For rows drawn without replacement. Of rows drawn by weight it says nothing; `tm.audit` does.
         """
         epsilon = self.epsilon
         if isinstance(epsilon, Schedule):

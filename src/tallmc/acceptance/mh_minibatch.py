@@ -22,6 +22,7 @@ _INFLATION = 1.5  # rows to read for each that the pilot asks for, because the p
 _GROSSLY_WRONG = 2.0  # a noise variance this many times too large shows that the pilot was
 _OWN_SHARE = 1 / 3
 _NEGLIGIBLE = 0.01  # share of the test's own noise
+_OBVIOUS, _SURE = 20.0, 8.0  # a log ratio that is beyond doubt, and standard errors by which it must be so
 
 
 class MinibatchEvidence(eqx.Module):
@@ -130,6 +131,11 @@ class MHMinibatch(AcceptanceRule[MinibatchEvidence]):
         if self.max_error is not None:
             enough &= self._error(evidence) <= self.max_error
 
+        if evidence.with_replacement:
+            # Rows never run out, and far proposals may need more of them than there are; but these are easy.
+            estimate = jnp.abs(evidence.offset + rounded(num_rows * test.mean))
+            obvious = estimate > _OBVIOUS + rounded(_SURE * jnp.sqrt(noise))
+            enough |= obvious & (test.count >= _FEWEST_DECISIVE_ROWS)
         known = all_seen & (not evidence.with_replacement)  # as many draws as there are rows are not all rows
         mean = jnp.where(known, pilot.merge(test).mean, test.mean)
         missing = self.sigma**2 - jnp.where(known, 0, noise)

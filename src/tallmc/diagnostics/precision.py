@@ -32,6 +32,8 @@ def rounding_noise(posterior: Posterior, decisive_rows: int, typical_log_likelih
 
 def check_precision(posterior: Posterior, kernel: Kernel, position: PyTree, typical_log_likelihood: float) -> float:
     """Refuses a run whose rounding noise is not small against the noise of its decisions."""
+    if posterior.expanded:
+        return 0.0  # what is left of an expansion is no small difference of large numbers
     row = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), posterior.data)
     dtype = jax.eval_shape(posterior.log_likelihood, position, row).dtype
     rows = min(kernel.decisive_rows(posterior.num_rows), posterior.num_rows)

@@ -33,6 +33,7 @@ _LARGEST_MATRIX = 4096  # coordinates up to which a matrix of second derivatives
 _PILOT_POINTS = 16
 _PILOT_ROWS = 4096
 _NEARLY_NORMAL = 1.5  # spread of what the normal approximation misses of the log density, where it still pays
+_ROUGHLY_NORMAL = 0.5  # the same, where long tails begin to matter
 _NOTHING_LIKE_NORMAL = 1000.0  # the same, where there may be no mode at all
 _HEAVY = 1.0  # how far above the normal the log density may be two standard deviations further out than usual
 _WORTHWHILE = 0.25  # share of all rows beyond which a test is better done with all of them
@@ -97,7 +98,7 @@ def plan(posterior: Posterior, init: PyTree, num_chains: int, rng_key: Array, *,
     if not pilot.misfit < _NOTHING_LIKE_NORMAL:
         _refuse_endless(posterior, first, centre)
         rows_read += 2 * posterior.num_rows
-    proposal, why_proposal, normal = _choose_proposal(centre, factor, pilot)
+    proposal, why_proposal, normal = _choose_proposal(centre, factor, pilot, posterior.num_rows)
     rule, feed, why_rule = _choose_rule(controlled.posterior, pilot)
     starts = _starts(posterior, centre, factor if normal else None, num_chains, rng_key)
     target, used = (posterior, None) if isinstance(rule, Exact) else (controlled.posterior, controlled)
@@ -108,7 +109,14 @@ def plan(posterior: Posterior, init: PyTree, num_chains: int, rng_key: Array, *,
         why_proposal,
         why_rule,
     )
-    doubts = () if normal else ("the posterior is far from normal; look at R-hat and the traces before you trust it",)
+    doubts = ()
+    if not normal:
+        doubts = ("the posterior is far from normal; look at R-hat and the traces before you trust it",)
+    elif pilot.misfit > _ROUGHLY_NORMAL:
+        doubts = (
+            "the posterior is only roughly normal: in a short run its long tails may be missed, and widths come out "
+            "too small; draw more, or compare with tm.RandomWalk",
+        )
     return Start(target, MetropolisHastings(proposal, rule), starts, rows_read, used, feed, choices, doubts)
 
 
@@ -200,8 +208,10 @@ def _expand(posterior: Posterior, centre: PyTree) -> Controlled:
     return Taylor(2 if size <= _LARGEST_MATRIX else 1).expand(posterior, centre)
 
 
-def _choose_proposal(centre: PyTree, factor: np.ndarray, pilot: Pilot) -> tuple[Proposal, str, bool]:
-    if pilot.misfit < _NEARLY_NORMAL and pilot.excess < _HEAVY + 2 * pilot.misfit:
+def _choose_proposal(centre: PyTree, factor: np.ndarray, pilot: Pilot, num_rows: int) -> tuple[Proposal, str, bool]:
+    # With few rows nothing is saved by steps that fit only nearly.
+    enough = _ROUGHLY_NORMAL if num_rows <= _FEW_ROWS else _NEARLY_NORMAL
+    if pilot.misfit < enough and pilot.excess < _HEAVY + 2 * pilot.misfit:
         why = (
             f"the posterior is close to normal (what that misses of its log density varies by {pilot.misfit:.2g}), "
             "so proposals are CrankNicolson steps, with beta tuned in warm-up"

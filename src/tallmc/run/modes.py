@@ -19,7 +19,8 @@ from tallmc.posterior import Posterior
 
 _NUM_STARTS = 6
 _ROWS = 1000
-_APART = 6.0  # posterior standard deviations between modes that are two
+_APART = 2.0  # posterior standard deviations between modes that are two
+_BLUR = 3.0  # beyond what is usual: how far a mode of some rows may be from that of all, in their standard deviations
 _NEGLIGIBLE = 30.0  # log density by which a mode that does not matter is below the best
 
 
@@ -47,11 +48,12 @@ def other_modes(
         rough, rows = _search(few, guess)
         rows_read += rows
         known = [here, *found]
-        if rough is None or _near(rough, known, factor * np.sqrt(posterior.num_rows / few.num_rows)):
+        few_factor = factor * np.sqrt(posterior.num_rows / few.num_rows)
+        if rough is None or _near(rough, known, few_factor, np.sqrt(len(here)) + _BLUR):
             continue
         exact, rows = _search(posterior, unravel(jnp.asarray(rough, flat.dtype)))
         rows_read += rows
-        if exact is not None and not _near(exact, known, factor):
+        if exact is not None and not _near(exact, known, factor, _APART):
             found.append(exact)
     modes = [unravel(jnp.asarray(position, flat.dtype)) for position in found]
     if modes:
@@ -87,9 +89,9 @@ def _search(posterior: Posterior, guess: PyTree) -> tuple[np.ndarray | None, int
     return (position if found.converged else None), found.rows_read
 
 
-def _near(position: np.ndarray, others: list[np.ndarray], factor: np.ndarray) -> bool:
+def _near(position: np.ndarray, others: list[np.ndarray], factor: np.ndarray, within: float) -> bool:
     distances = [np.linalg.norm(np.linalg.solve(factor, position - other)) for other in others]
-    return bool(min(distances) < _APART * np.sqrt(len(position)))
+    return bool(min(distances) < within)
 
 
 def log_densities(posterior: Posterior, positions: list[PyTree]) -> list[float]:

@@ -102,6 +102,7 @@ def sample(
     first = jax.tree.map(lambda leaf: leaf[0], positions)
     check_precision(posterior, kernel, first, typical)
     rows, arranged, feed_rows = make_feed(feed or start.feed, posterior, kernel)
+    checks.check_kernel(kernel, positions, arranged)  # once more: now it is known how rows will be drawn
     setup_rows = start.rows_read + start_rows + feed_rows + check_bounds(posterior, kernel, rows, positions, typical)
 
     shuffle_seed = int(jax.random.bits(key_shuffle))
