@@ -117,7 +117,8 @@ def rows_plot(runs: dict[str, Run]) -> str:
             axes.stairs(heights, edges, color=colour, linewidth=1.2)
         axes.axvline(most, color="#57606a", linestyle=":", linewidth=1.2, label=f"all {most:,} rows")
         axes.set_xscale("symlog", linthresh=step)  # zero has a place on it
-        axes.set(yscale="log", xlabel="rows read by one test", ylabel=f"tests per {step} rows", xlim=(edges[0], None))
+        unit = "row" if step == 1 else f"{step} rows"
+        axes.set(yscale="log", xlabel="rows read by one test", ylabel=f"tests per {unit}", xlim=(edges[0], None))
         figure.legend(loc="outside upper center", ncols=len(runs) + 1)
         return _png(figure)
 

@@ -38,10 +38,10 @@ _ESTIMATES = """Each line is one coordinate. <b>mean</b> and <b>sd</b> describe 
 for the centre (bulk) and for the quantiles (tail); a few hundred is comfortable. <b>R-hat</b> compares the chains with
 each other and should be below 1.01. <b>MCSE</b> is the Monte Carlo error of the mean and of the sd: how much another
 seed would change them."""
-_COSTS = """A <i>test</i> decides whether a chain moves to its proposed position. The test
-of textbooks (Exact) reads every row; the others read only as many as the decision needs, and where little is left to
-decide that may be none. Costs are those of the draws kept; each row read costs two evaluations of its likelihood, at
-the current and at the proposed position."""
+_COSTS = """A <i>test</i> decides whether a chain moves to its proposed position. The test of textbooks (Exact) reads
+every row; the others read only as many as the decision needs, and where little is left to decide that may be none.
+Costs are those of the draws kept; each row read costs two evaluations of its likelihood, at the current and at the
+proposed position."""
 _MARGINALS = """Estimated density of each coordinate, all runs on the same axes. Runs that sample the same posterior
 should lie on top of each other, up to Monte Carlo error: a run with few effective draws gives a rougher curve."""
 _ROWS = """How many tests read how many rows; both axes are logarithmic (but for zero), and heights allow for the
