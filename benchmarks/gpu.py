@@ -10,10 +10,10 @@ import numpy as np
 import tallmc as tm
 from benchmarks import mixture
 from tallmc.control_variates import covariance_factor
-from tallmc.keys import as_key
+from tallmc.numerics.keys import as_key
 from tallmc.run.chain import Problem, start_chain
 from tallmc.run.drive import drive
-from tallmc.run.start import make_feed
+from tallmc.setup.start import make_feed
 
 NUM_CHAINS, NUM_DRAWS = 8192, 6000
 

@@ -14,8 +14,8 @@ import numpy as np
 import tallmc as tm
 from benchmarks import datasets, peers, reference
 from tallmc.control_variates import covariance_factor
-from tallmc.keys import as_key
-from tallmc.run.automatic import look_around, window_size
+from tallmc.numerics.keys import as_key
+from tallmc.setup.automatic import look_around, window_size
 
 COLUMNS = (
     "posterior",

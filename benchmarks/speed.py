@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 import tallmc as tm
 from benchmarks import mixture, numba_reference
-from tallmc.keys import as_key
+from tallmc.numerics.keys import as_key
 from tallmc.run.chain import Problem, start_chain
 from tallmc.run.native import native
 

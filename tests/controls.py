@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 
 import tallmc as tm
-from tallmc.moments import Moments
+from tallmc.numerics.moments import Moments
 
 
 class Overconfident(tm.ExactBarker):

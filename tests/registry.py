@@ -58,7 +58,7 @@ FEEDS = {"in_memory": tm.InMemoryFeed, "indexed": tm.IndexedFeed}
 
 def allowed_error(rule: tm.AcceptanceRule, num_rows: int) -> float:
     """How far from its formula a rule's guarantee lets it be."""
-    return 0.005 if rule.guarantee is tm.Guarantee.ASYMPTOTIC else rule.error_bound(num_rows)
+    return 0.005 if rule.promise.guarantee is tm.Guarantee.ASYMPTOTIC else rule.promise.largest_error(num_rows)
 
 
 def real(values: object) -> jnp.ndarray:

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import tallmc as tm
-from tallmc.keys import as_key
+from tallmc.numerics.keys import as_key
 
 
 def _log_likelihood(position, row):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import tallmc as tm
-from tallmc.keys import as_key
+from tallmc.numerics.keys import as_key
 from tallmc.run import drive as drive_module
 from tallmc.run import drivers
 from tallmc.run.chain import Problem, draw_like, start_chain

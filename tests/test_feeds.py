@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tallmc as tm
-from tallmc.keys import as_key
+from tallmc.numerics.keys import as_key
 from tests.registry import FEEDS
 
 SIZES = [(1, 1), (1, 5), (4, 5), (5, 5), (12, 5), (15, 5), (101, 10), (997, 32), (1000, 1)]

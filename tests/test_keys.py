@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tallmc.keys import as_key, uniforms_from, words_from
+from tallmc.numerics.keys import as_key, uniforms_from, words_from
 
 DRAWS = {
     "bits": lambda key: jax.random.bits(key, (7,)),

@@ -4,8 +4,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tallmc.arithmetic import ordered_sum
-from tallmc.moments import Moments
+from tallmc.numerics.arithmetic import ordered_sum
+from tallmc.numerics.moments import Moments
 from tests.registry import real
 
 

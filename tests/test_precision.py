@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tallmc as tm
-from tallmc.diagnostics.precision import rounding_noise
+from tallmc.setup.precision import rounding_noise
 
 
 def far(position, row):

@@ -9,7 +9,7 @@ from scipy.stats import multivariate_normal
 
 import tallmc as tm
 from tallmc.control_variates import covariance_factor
-from tallmc.keys import as_key
+from tallmc.numerics.keys import as_key
 from tests.registry import real
 
 FACTOR = np.array([[0.5, 0.0, 0.0], [0.3, 0.4, 0.0], [-0.2, 0.1, 0.7]])

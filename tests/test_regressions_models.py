@@ -14,7 +14,7 @@ import scipy.stats
 
 import tallmc as tm
 from tallmc.control_variates import Taylor
-from tallmc.linear_predictor import Link
+from tallmc.posterior.linear_predictor import Link
 from tallmc.models.linear_regression import NormalLink
 from tallmc.models.logistic_regression import LogisticLink
 from tallmc.models.poisson_regression import PoissonLink

@@ -1,187 +1,27 @@
-"""The contract: what a proposal, an acceptance rule and a kernel are. Read this first.
+"""The contract of a kernel. Read this first.
 
 A chain is a small state machine. In a *round* it is shown one window of rows and adds them to the evidence for or
-against its current proposal; when its acceptance rule has seen enough, the chain moves or stays and draws the next
-proposal. A *transition* is as many rounds as one decision takes.
+against its current proposal; when it has seen enough, it moves or stays. A *transition* is as many rounds as one
+decision takes:
+
+    at rest ─ begin ─► in a test ─ observe ─► in a test ─ … ─ observe ─► decided ─ settle ─► at rest
+
+At rest a chain is a position and what has been tuned, and nothing else: no proposal, no evidence. That is where a
+kernel made of kernels hands a chain from one part to the next.
 """
 
 import abc
-import enum
-import math
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import equinox as eqx
 import numpy as np
-from jaxtyping import Array, ArrayLike, Bool, Int, PyTree, Real
+from jaxtyping import Array, Bool, Int, PyTree, Real
 
-from tallmc.feed import Window
-from tallmc.normality import skewness_warning
-from tallmc.posterior import Posterior
-from tallmc.tuning import TowardsAcceptance, Tuning
+from tallmc.feed import Drawn, Feed, Needs, SeveralFeeds, Window
+from tallmc.posterior import Model
 
+Rest = TypeVar("Rest")
 State = TypeVar("State")
-Evidence = TypeVar("Evidence")
-
-
-class Move(NamedTuple):
-    """A proposed position and `log q(old | new) - log q(new | old)`, Jacobian included; nothing else."""
-
-    position: PyTree
-    log_ratio: Real[Array, ""]
-
-
-class Proposal(eqx.Module):
-    """Suggests where to go next. Knows nothing of acceptance rules."""
-
-    @abc.abstractmethod
-    def propose(self, key: Array, position: PyTree, posterior: Posterior) -> Move:
-        """Draws one proposal."""
-
-    def rescaled(self, step_size: Real[Array, ""]) -> "Proposal":
-        """The same proposal with steps `step_size` times as long; warm-up tunes that factor."""
-        del step_size
-        return self
-
-    def tuning(self, target_acceptance: float) -> Tuning:
-        """How warm-up finds that factor, given the share of accepted steps at which a random walk explores fastest."""
-        return TowardsAcceptance(target_acceptance)
-
-    def check(self, position: PyTree, posterior: Posterior) -> None:
-        """Raises `ValueError` if this proposal cannot move such a position of such a posterior."""
-        del position, posterior
-
-
-class Guarantee(enum.Enum):
-    """What a rule promises about the chance that it accepts."""
-
-    EXACT = "exact"  # equal to its formula
-    BOUNDED = "bounded"  # within a stated error of its formula
-    ASYMPTOTIC = "asymptotic"  # tends to its formula as the batch grows
-
-
-class Question(NamedTuple):
-    """What a rule is asked: to go from one position to another, or not.
-
-    Args:
-        position: Where the chain is.
-        proposed: Where it might go.
-        offset: The part of the log acceptance ratio that needs no data.
-        time: Transitions that the chain has made before this one, warm-up included.
-        between: What `posterior.between` says of the move, for bounds; None to let them work it out.
-    """
-
-    position: PyTree
-    proposed: PyTree
-    offset: Real[Array, ""]
-    time: Int[Array, ""]
-    between: PyTree = None
-
-
-class Verdict(NamedTuple):
-    """Whether a rule has seen enough, and if so what it decides."""
-
-    done: Bool[Array, ""]
-    accept: Bool[Array, ""]
-
-
-class AcceptanceRule(eqx.Module, Generic[Evidence]):
-    """Decides from rows whether a chain moves. Knows nothing of proposals.
-
-    A rule draws its random numbers in `init`, or a key for them there, so that its rounds are functions of what they
-    are given. Once it has been shown every row it must be done.
-    """
-
-    guarantee: ClassVar[Guarantee]
-    reference: ClassVar[str]
-    target_acceptance: ClassVar[float]
-    """Share of accepted proposals at which a random walk explores fastest under this rule."""
-    trusts_normality: ClassVar[bool] = False
-    """Whether the rule takes the mean log ratio of a few rows for normal."""
-    wants_weighted_rows: ClassVar[bool] = False
-    """Whether rows must come in proportion to the constants of `posterior.bounds`, as from a `WeightedFeed`."""
-    allows_weighted_rows: ClassVar[bool] = False
-    """Whether they may: whether the rule knows that as many draws as there are rows are not all rows."""
-
-    batch_size: eqx.AbstractVar[int]
-    """Rows in a window."""
-
-    @abc.abstractmethod
-    def init(self, key: Array, question: Question, posterior: Posterior) -> Evidence:
-        """Starts a test."""
-
-    @property
-    def expansion_order(self) -> int | None:
-        """Order of the Taylor expansion that the rule cannot do without; None if it can."""
-        return None
-
-    def every_row(self, evidence: Evidence) -> Bool[Array, ""] | None:
-        """For rules that want weighted rows: whether this test wants every row once instead."""
-        del evidence
-        return None
-
-    def wanted(self, evidence: Evidence, window: Window) -> Window:
-        """What the rule wants of a window: its first rows, or all of it."""
-        del evidence
-        return window
-
-    @abc.abstractmethod
-    def observe(self, evidence: Evidence, log_ratios: Real[Array, " rows"], window: Window) -> Evidence:
-        """Adds one window: `log_ratios[i]` is row i's log likelihood ratio, zero where the window is padding.
-
-        Ratios of rows that were drawn by weight are scaled so that their expected mean is the mean over all rows.
-        """
-
-    @abc.abstractmethod
-    def verdict(self, evidence: Evidence) -> Verdict:
-        """Whether this is enough, and what follows from it."""
-
-    def level(self, evidence: Evidence) -> Real[Array, ""] | None:
-        """What the sum of all rows' log ratios must exceed, for rules that draw such a level; None for others."""
-        del evidence
-        return None
-
-    def decisive_rows(self, num_rows: int) -> int:
-        """Rows that a decision rests on at least."""
-        del num_rows
-        return self.batch_size
-
-    def stats(self, evidence: Evidence) -> dict[str, Array]:
-        """What a reader wants to know of a finished test; one number a name."""
-        del evidence
-        return {}
-
-    @abc.abstractmethod
-    def acceptance_probability(self, log_ratio: ArrayLike) -> Real[Array, "..."]:
-        """The formula: the chance to accept if the log acceptance ratio over all rows is `log_ratio`."""
-
-    def error_bound(self, num_rows: int) -> float:
-        """Largest distance from the formula that a bounded rule allows itself; 0 if exact, NaN if nothing is known."""
-        del num_rows
-        return 0.0 if self.guarantee is Guarantee.EXACT else math.nan
-
-    def inverse_temperature(self, num_rows: int) -> float:
-        """What a tempered rule multiplies the likelihood's log ratio by before it enters the formula."""
-        del num_rows
-        return 1.0
-
-    def notes(self, stats: dict[str, np.ndarray], posterior: Posterior) -> list[str]:
-        """What a reader of a run's summary must be told, from the statistics of all its tests."""
-        del stats, posterior
-        return []
-
-    def warnings(self, stats: dict[str, np.ndarray]) -> list[str]:
-        """Why the run should not be trusted, from the same; raised as warnings when it ends, and in the summary."""
-        return skewness_warning(type(self).__name__, stats) if self.trusts_normality else []
-
-    def check(self, posterior: Posterior) -> None:
-        """Raises `ValueError` if this rule cannot decide about such a posterior."""
-        del posterior
-
-
-def check_batch_size(batch_size: int) -> None:
-    """Raises `ValueError` unless a rule reads at least one row at a time."""
-    if isinstance(batch_size, bool) or not isinstance(batch_size, int | np.integer) or batch_size < 1:
-        raise ValueError(f"batch_size must be a whole number of at least 1, got {batch_size!r}")
 
 
 class Info(NamedTuple):
@@ -191,7 +31,7 @@ class Info(NamedTuple):
         accepted: Whether the chain moved.
         rows: Rows the transition consumed.
         nonfinite: Whether the proposal was rejected for a log ratio that was not a finite number.
-        stats: What the rule adds.
+        stats: One number a name, whatever else there is to tell.
     """
 
     accepted: Bool[Array, ""]
@@ -200,80 +40,111 @@ class Info(NamedTuple):
     stats: dict[str, Any]
 
 
-class Kernel(eqx.Module, Generic[State]):
-    """Moves one chain: `observe` windows until done, then `conclude`. Kernels can be made of kernels."""
+class Turn(NamedTuple):
+    """A part of a kernel at its turn: the part, its key, and where it starts."""
+
+    kernel: "Kernel"
+    key: Array
+    rest: Any
+
+
+class Kernel(eqx.Module, Generic[Rest, State]):
+    """Moves one chain. Kernels can be made of kernels: see `tm.Cycle`."""
 
     @property
     @abc.abstractmethod
-    def batch_size(self) -> int:
-        """Rows in the windows that `observe` wants."""
+    def needs(self) -> Any:
+        """What it needs of its rows: one `Needs`; or a tuple of such, and `observe` is then given `Windows`."""
 
-    @property
-    def wants_weighted_rows(self) -> bool:
-        """Whether rows must come in proportion to the constants of `posterior.bounds`."""
-        return False
-
-    @property
-    def allows_weighted_rows(self) -> bool:
-        """Whether they may."""
-        return False
-
-    @property
-    def expansion_order(self) -> int | None:
-        """Order of the Taylor expansion that the kernel cannot do without; None if it can."""
-        return None
+    def fed_by(self, feed: Feed) -> "Kernel":
+        """The same kernel, told where its rows will come from."""
+        del feed
+        return self
 
     @abc.abstractmethod
-    def init(self, key: Array, position: PyTree, posterior: Posterior) -> State:
-        """The state before the first round."""
-
-    def restart(self, key: Array, state: State, posterior: Posterior, time: Int[Array, ""]) -> State:
-        """The state with its test begun anew, for a posterior that is expanded elsewhere."""
-        del time
-        return self.init(key, self.position(state), posterior)
+    def init(self, position: PyTree) -> Rest:
+        """A chain at rest that has not moved or learned yet."""
 
     @abc.abstractmethod
-    def observe(self, state: State, posterior: Posterior, window: Window) -> tuple[State, Bool[Array, ""]]:
-        """One round: weighs a window. Returns the state and whether this is enough to conclude."""
+    def begin(self, key: Array, rest: Rest, model: Model, time: Int[Array, ""]) -> State:
+        """Begins a transition, before which there were `time`: proposes, and starts the test of that."""
 
     @abc.abstractmethod
-    def conclude(
-        self, key: Array, state: State, posterior: Posterior, time: Int[Array, ""], gain: Real[Array, ""]
-    ) -> tuple[State, Info]:
-        """Ends a transition, of which there are then `time`: moves or stays, tunes, and makes the next proposal.
+    def observe(self, state: State, model: Model, window: Window) -> tuple[State, Bool[Array, ""]]:
+        """One round: weighs a window. Returns the state and whether this is enough to settle."""
+
+    @abc.abstractmethod
+    def settle(self, state: State, gain: Real[Array, ""]) -> tuple[Rest, Info]:
+        """Ends a transition: moves or stays, and tunes.
 
         `gain` says how strongly to tune; it falls during warm-up and is zero after it.
         """
 
-    def every_row(self, state: State) -> Bool[Array, ""] | None:
-        """With weighted rows: whether the test that has just begun wants every row once instead; None if never."""
-        del state
-        return None
+    @abc.abstractmethod
+    def abandon(self, state: State) -> Rest:
+        """The chain as it was before a test that is dropped undecided."""
 
     @abc.abstractmethod
-    def position(self, state: State) -> PyTree:
-        """Where the chain is."""
+    def position(self, rest: Rest) -> PyTree:
+        """Where a chain at rest is."""
 
-    def decisive_rows(self, num_rows: int) -> int:
-        """Rows that a decision rests on at least."""
-        del num_rows
-        return self.batch_size
+    @abc.abstractmethod
+    def moved(self, rest: Rest, position: PyTree) -> Rest:
+        """The chain put elsewhere; what it has tuned stays."""
 
-    def step_size(self, state: State) -> Real[Array, ""] | None:
-        """What tuning has made of the step size, as a factor; None if nothing is tuned."""
+    def wants_every_row(self, state: State) -> PyTree:
+        """For feeds that draw rows by weight: whether the test just begun wants every row once instead; None: never.
+
+        Shaped like `needs`.
+        """
         del state
-        return None
 
-    def notes(self, stats: dict[str, np.ndarray], posterior: Posterior) -> list[str]:
-        """What a reader of a run's summary must be told."""
-        del stats, posterior
+    def members(self) -> "tuple[Kernel, ...]":
+        """The kernels that it is made of; none for most."""
+        return ()
+
+    def parts(self) -> "tuple[Kernel, ...]":
+        """The kernels at the bottom, itself if it has no members; numbered as in `run.stats["part"]`.
+
+        Whatever looks at rules or proposals (checks, audits, reports, warnings) walks these.
+        """
+        members = self.members()
+        return tuple(part for member in members for part in member.parts()) if members else (self,)
+
+    def turn_of(self, part: int, key: Array, rest: Rest) -> "Turn":
+        """What `begin` hands to that part, given what `begin` itself is given; for audits."""
+        del part
+        return Turn(self, key, rest)
+
+    def step_size(self, rest: Rest) -> PyTree:
+        """What tuning has made of the step size, as a factor; None if nothing is tuned."""
+        del rest
+
+    def notes(self, stats: dict[str, np.ndarray], model: Model) -> list[str]:
+        """What a reader of a run's summary must be told, from the statistics of its transitions."""
+        del stats, model
         return []
 
     def warnings(self, stats: dict[str, np.ndarray]) -> list[str]:
-        """Why the run should not be trusted."""
+        """Why the run should not be trusted, from the same."""
         del stats
         return []
 
-    def check(self, position: PyTree, posterior: Posterior) -> None:
-        """Raises `ValueError` if this kernel cannot move such a position of such a posterior."""
-        del position, posterior
+    def check(self, position: PyTree, model: Model, drawn: Drawn) -> None:
+        """Raises `ValueError` if this kernel cannot move such a position of such a model, from rows so drawn."""
+        del position, model, drawn
+
+
+def rule_needs(part: Kernel) -> Needs:
+    """What a part without members needs of the rows that it decides from: the first of its needs."""
+    return part.needs if isinstance(part.needs, Needs) else part.needs[0]
+
+
+def rule_feeds(kernel: Kernel, feed: Feed) -> tuple[Feed, ...]:
+    """For each part of a kernel, the feed of the rows that it decides from."""
+    members = kernel.members()
+    if not members:
+        return (feed.feeds[0] if isinstance(feed, SeveralFeeds) else feed,)
+    assert isinstance(feed, SeveralFeeds)
+    pairs = zip(members, feed.feeds, strict=True)
+    return tuple(leaf for member, its_feed in pairs for leaf in rule_feeds(member, its_feed))

@@ -1,36 +1,57 @@
 """One round of Metropolis-Hastings: any proposal, any acceptance rule. Read this second."""
 
+import dataclasses
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, PyTree, Real
 
-from tallmc.arithmetic import ordered_sum
-from tallmc.feed import Window
-from tallmc.kernel import AcceptanceRule, Info, Kernel, Proposal, Question
-from tallmc.posterior import Posterior
-from tallmc.tuning import Tuning
+from tallmc.acceptance.contract import AcceptanceRule, Question, SelectiveRule
+from tallmc.feed import Drawn, Feed, Needs, SeveralFeeds, Window, Windows
+from tallmc.kernel import Info, Kernel
+from tallmc.numerics.arithmetic import ordered_sum
+from tallmc.posterior import Model
+from tallmc.proposals.contract import Proposal
+from tallmc.proposals.tuning import Tuning
 
 
-class MetropolisState(eqx.Module):
-    """A position, the proposal under test, and the evidence so far."""
+class AtRest(eqx.Module):
+    """A position, and what warm-up has learned of the step size."""
 
     position: PyTree
-    proposed: PyTree
-    possible: Bool[Array, ""]  # false if the prior rules the proposal out: no row can change that
-    evidence: PyTree
-    finite: Bool[Array, ""]
-    rows: Int[Array, ""]
     tuned: PyTree
 
 
-class MetropolisHastings(Kernel[MetropolisState]):
+class Asked(eqx.Module):
+    """A question to the rule, the key that it may draw from, and whether the answer can be other than no."""
+
+    question: Question
+    key_rule: Array
+    possible: Bool[Array, ""]  # false if the prior rules the proposal out: no row can change that
+
+
+class InTest(eqx.Module):
+    """Where the chain was, the proposal under test, and the evidence so far."""
+
+    rest: AtRest
+    proposed: PyTree
+    possible: Bool[Array, ""]
+    evidence: PyTree
+    finite: Bool[Array, ""]
+    rows: Int[Array, ""]
+    awaited: Any = None  # for proposals that need rows: the key and time to propose with, once a window has come
+
+
+class MetropolisHastings(Kernel[AtRest, InTest]):
     """Metropolis-Hastings with a proposal and an acceptance rule that know nothing of each other.
 
     Args:
         proposal: Where to go next.
         rule: Decides, from as few rows as it needs, whether to go there.
+        drawn: How rows come; set-up fills this in.
 
     Example:
         >>> import tallmc as tm
@@ -39,6 +60,7 @@ class MetropolisHastings(Kernel[MetropolisState]):
 
     proposal: Proposal
     rule: AcceptanceRule
+    drawn: Drawn = eqx.field(static=True, default=Drawn.EACH_ONCE, kw_only=True)
 
     def __check_init__(self):
         if not isinstance(self.proposal, Proposal):
@@ -50,107 +72,127 @@ class MetropolisHastings(Kernel[MetropolisState]):
             raise ValueError(f"rule must be an AcceptanceRule such as tm.MHMinibatch(), not {name}")
 
     @property
-    def batch_size(self) -> int:
-        """The rule's."""
-        return self.rule.batch_size
+    def needs(self) -> Needs | tuple[Needs, Needs]:
+        """Those of the rule, and those of the proposal if it has any."""
+        own = self.proposal.needs
+        return self.rule.needs if own is None else (self.rule.needs, own)
 
-    @property
-    def wants_weighted_rows(self) -> bool:
-        """Whether the rule does."""
-        return self.rule.wants_weighted_rows
+    def fed_by(self, feed: Feed) -> "MetropolisHastings":
+        """The same kernel, which tells its rule how this feed draws rows."""
+        for_rule = feed.feeds[0] if isinstance(feed, SeveralFeeds) else feed
+        return dataclasses.replace(self, drawn=for_rule.drawn)
 
-    @property
-    def allows_weighted_rows(self) -> bool:
-        """Whether the rule does."""
-        return self.rule.allows_weighted_rows
+    def init(self, position: PyTree) -> AtRest:
+        """Nothing learned yet."""
+        return AtRest(position, self._tuning.init())
 
-    @property
-    def expansion_order(self) -> int | None:
-        """The rule's."""
-        return self.rule.expansion_order
+    def begin(self, key: Array, rest: AtRest, model: Model, time: Int[Array, ""]) -> InTest:
+        """Proposes, and begins the test of that; or waits for the rows that the proposal needs."""
+        if self.proposal.needs is None:
+            return self.test(rest, self.ask(key, rest, model, time), model)
+        still = Question(rest.position, rest.position, jnp.zeros((), jnp.result_type(float)), time, drawn=self.drawn)
+        waiting = self.test(rest, Asked(still, key, jnp.bool_(True)), model)
+        return dataclasses.replace(waiting, awaited=(key, time, jnp.bool_(True)))
 
-    def decisive_rows(self, num_rows: int) -> int:
-        """The rule's."""
-        return self.rule.decisive_rows(num_rows)
-
-    def init(self, key: Array, position: PyTree, posterior: Posterior) -> MetropolisState:
-        """Draws the first proposal."""
-        return self.begin(key, position, self._tuning.init(), posterior, jnp.int32(0))[0]
-
-    def restart(
-        self, key: Array, state: MetropolisState, posterior: Posterior, time: Int[Array, ""]
-    ) -> MetropolisState:
-        """Another proposal, with what has been tuned so far."""
-        return self.begin(key, state.position, state.tuned, posterior, time)[0]
-
-    def observe(
-        self, state: MetropolisState, posterior: Posterior, window: Window
-    ) -> tuple[MetropolisState, Bool[Array, ""]]:
-        """Hands each row's log ratio to the rule."""
-        window = self.rule.wanted(state.evidence, window)
-        log_ratios = posterior.log_ratios(state.position, state.proposed, window.rows)
-        # Evidence is gathered in the finest precision that is on, whatever the likelihood was written in.
-        log_ratios = jnp.where(window.valid, log_ratios, 0).astype(jnp.result_type(float))
-        if window.scale is not None:
-            log_ratios = log_ratios * window.scale.astype(log_ratios.dtype)
-        finite = jnp.isfinite(ordered_sum(log_ratios))  # a sum is finite only if all its terms are
-        evidence = self.rule.observe(state.evidence, log_ratios, window)
-        state = eqx.tree_at(
-            lambda s: (s.evidence, s.finite, s.rows), state, (evidence, finite, state.rows + window.count)
+    def ask(self, key: Array, rest: AtRest, model: Model, time: Int[Array, ""], window: Window | None = None) -> Asked:
+        """Draws a proposal, and asks the rule about it."""
+        key_proposal, key_rule = jax.random.split(key)
+        proposal = self.proposal.rescaled(self._tuning.factor(rest.tuned))
+        rows = () if window is None else (window,)
+        move = proposal.propose(key_proposal, rest.position, model, *rows)
+        known = model.known_change(rest.position, move.position, with_reach=self.rule.needs.row_bounds)
+        finest = jnp.result_type(float)
+        offset = known.offset.astype(finest) + move.log_ratio.astype(finest)
+        possible = jnp.isfinite(offset)
+        question = Question(
+            rest.position, move.position, jnp.where(possible, offset, 0), time, known.reach, drawn=self.drawn
         )
-        return state, self.rule.verdict(evidence).done | ~finite | ~state.possible
+        return Asked(question, key_rule, possible)
 
-    def conclude(
-        self, key: Array, state: MetropolisState, posterior: Posterior, time: Int[Array, ""], gain: Real[Array, ""]
-    ) -> tuple[MetropolisState, Info]:
-        """Moves if the rule says so and every log ratio was finite; then tunes and begins the next test."""
-        accepted = self.rule.verdict(state.evidence).accept & state.finite & state.possible
+    def observe(self, state: InTest, model: Model, window: Window | Windows) -> tuple[InTest, Bool[Array, ""]]:
+        """Hands each row's log ratio to the rule; a proposal that needs rows gets the first window."""
+        if isinstance(window, Window):
+            return self._weigh(state, model, window)
+        key, time, waiting = state.awaited
+
+        def propose() -> tuple[InTest, Bool[Array, ""]]:
+            seen: Any = window.of(1)
+            test = self.test(state.rest, self.ask(key, state.rest, model, time, seen), model)
+            return dataclasses.replace(test, rows=seen.count, awaited=(key, time, jnp.bool_(False))), ~test.possible
+
+        def weigh() -> tuple[InTest, Bool[Array, ""]]:
+            rows: Any = window.of(0)
+            return self._weigh(state, model, rows)
+
+        return jax.lax.cond(waiting, propose, weigh)
+
+    def settle(self, state: InTest, gain: Real[Array, ""]) -> tuple[AtRest, Info]:
+        """Moves if the rule says so and every log ratio was finite; then tunes."""
+        accepted = self.decide(state)
         nonfinite = ~state.finite & state.possible
         info = Info(accepted, state.rows, nonfinite, self.rule.stats(state.evidence))
-        position = jax.tree.map(lambda new, old: jnp.where(accepted, new, old), state.proposed, state.position)
-        tuned = self._tuning.update(state.tuned, accepted, state.rows, gain)
-        return self.begin(key, position, tuned, posterior, time)[0], info
+        position = jax.tree.map(lambda new, old: jnp.where(accepted, new, old), state.proposed, state.rest.position)
+        tuned = self._tuning.update(state.rest.tuned, accepted, state.rows, gain)
+        return AtRest(position, tuned), info
 
-    def every_row(self, state: MetropolisState) -> Bool[Array, ""] | None:
-        """Asks the rule."""
-        return self.rule.every_row(state.evidence)
+    def abandon(self, state: InTest) -> AtRest:
+        """The chain where it was."""
+        return state.rest
 
-    def position(self, state: MetropolisState) -> PyTree:
+    def position(self, rest: AtRest) -> PyTree:
         """Where the chain is."""
-        return state.position
+        return rest.position
 
-    def step_size(self, state: MetropolisState) -> Real[Array, ""]:
+    def moved(self, rest: AtRest, position: PyTree) -> AtRest:
+        """The chain elsewhere, with the step size that it has found."""
+        return AtRest(position, rest.tuned)
+
+    def wants_every_row(self, state: InTest) -> PyTree:
+        """Asks a rule that chooses its own rows."""
+        own = self.rule.wants_every_row(state.evidence) if isinstance(self.rule, SelectiveRule) else None
+        return own if self.proposal.needs is None else (own, None)
+
+    def step_size(self, rest: AtRest) -> Real[Array, ""]:
         """The factor warm-up found for the proposal's steps."""
-        return self._tuning.factor(state.tuned)
+        return self._tuning.factor(rest.tuned)
 
-    def notes(self, stats: dict[str, np.ndarray], posterior: Posterior) -> list[str]:
-        """The rule's."""
-        return self.rule.notes(stats, posterior)
+    def notes(self, stats: dict[str, np.ndarray], model: Model) -> list[str]:
+        """What the rule has to say."""
+        return self.rule.notes(stats, model)
 
     def warnings(self, stats: dict[str, np.ndarray]) -> list[str]:
-        """The rule's."""
+        """What the rule warns of."""
         return self.rule.warnings(stats)
 
-    def check(self, position: PyTree, posterior: Posterior) -> None:
-        """Asks the proposal and the rule."""
-        self.proposal.check(position, posterior)
-        self.rule.check(posterior)
+    def check(self, position: PyTree, model: Model, drawn: Drawn) -> None:
+        """Asks the proposal and the rule, and whether they can go together."""
+        self.proposal.check(position, model)
+        self.rule.check(model, drawn)
+        if self.proposal.needs is not None and isinstance(self.rule, SelectiveRule):
+            raise ValueError(
+                f"{type(self.rule).__name__} decides how many rows to draw from the proposal, and "
+                f"{type(self.proposal).__name__} proposes only once it has seen rows; use another rule"
+            )
+
+    def decide(self, state: InTest) -> Bool[Array, ""]:
+        """Whether a finished test lets the chain move."""
+        return self.rule.verdict(state.evidence).accept & state.finite & state.possible
 
     @property
     def _tuning(self) -> Tuning:
-        return self.proposal.tuning(self.rule.target_acceptance)
+        return self.proposal.tuning(self.rule.promise.best_acceptance)
 
-    def begin(
-        self, key: Array, position: PyTree, tuned: PyTree, posterior: Posterior, time: Int[Array, ""]
-    ) -> tuple[MetropolisState, Question]:
-        """Proposes, and begins the test of that. Returns the state, and what the rule was asked."""
-        key_proposal, key_rule = jax.random.split(key)
-        move = self.proposal.rescaled(self._tuning.factor(tuned)).propose(key_proposal, position, posterior)
-        finest = jnp.result_type(float)
-        between = posterior.between(position, move.position)
-        offset = posterior.offset(position, move.position, between).astype(finest) + move.log_ratio.astype(finest)
-        possible = jnp.isfinite(offset)
-        question = Question(position, move.position, jnp.where(possible, offset, 0), time, between)
-        evidence = self.rule.init(key_rule, question, posterior)
-        state = MetropolisState(position, move.position, possible, evidence, jnp.bool_(True), jnp.int32(0), tuned)
-        return state, question
+    def test(self, rest: AtRest, asked: Asked, model: Model) -> InTest:
+        """Begins the test of a question."""
+        evidence = self.rule.init(asked.key_rule, asked.question, model)
+        return InTest(rest, asked.question.proposed, asked.possible, evidence, jnp.bool_(True), jnp.int32(0))
+
+    def _weigh(self, state: InTest, model: Model, window: Window) -> tuple[InTest, Bool[Array, ""]]:
+        evidence = state.evidence
+        if isinstance(self.rule, SelectiveRule):
+            evidence, window = self.rule.select(evidence, window)
+        log_ratios = window.map(lambda rows: model.log_ratios(state.rest.position, state.proposed, rows))
+        finite = jnp.isfinite(ordered_sum(log_ratios))  # a sum is finite only if all its terms are
+        evidence = self.rule.observe(evidence, log_ratios, window)
+        state = dataclasses.replace(state, evidence=evidence, finite=finite, rows=state.rows + window.count)
+        return state, self.rule.verdict(evidence).done | ~finite | ~state.possible

@@ -12,7 +12,7 @@ import pytest
 
 import tallmc as tm
 from tallmc.acceptance.subsampling import SubsamplingRule
-from tallmc.keys import as_key
+from tallmc.numerics.keys import as_key
 from tests.registry import SUBSAMPLING_RULES, real
 
 NUM_TESTS = 60_000

@@ -1,7 +1,5 @@
 """The Metropolis test as a sequential t-test."""
 
-from typing import ClassVar
-
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
@@ -9,15 +7,15 @@ from jax.scipy.special import ndtri
 from jaxtyping import Array, ArrayLike, Real
 from scipy import special
 
-from tallmc.acceptance.full_sum import FullSum, metropolis_level
-from tallmc.arithmetic import rounded
-from tallmc.bounds import WeightedBounds
-from tallmc.feed import Window
-from tallmc.kernel import AcceptanceRule, Guarantee, Question, Verdict, check_batch_size
-from tallmc.moments import Moments
-from tallmc.posterior import Posterior
-from tallmc.schedule import Schedule
-from tallmc.sequential_test import check_boundary, check_epsilon, sequential_test
+from tallmc.acceptance.contract import AcceptanceRule, Guarantee, Promise, Question, Verdict, check_batch_size
+from tallmc.acceptance.formulas import METROPOLIS
+from tallmc.acceptance.full_sum import FullSum
+from tallmc.acceptance.schedule import Schedule
+from tallmc.acceptance.sequential_test import check_boundary, check_epsilon, sequential_test
+from tallmc.feed import Drawn, Needs, Window
+from tallmc.numerics.arithmetic import rounded
+from tallmc.numerics.moments import Moments
+from tallmc.posterior import Model
 
 _FEWEST_ROWS = 10  # the expansion of Student's quantile is good to 1e-3 from here on, at any epsilon above 0.001
 _TOLERATED_SHARE = 0.01
@@ -35,7 +33,7 @@ class SequentialEvidence(eqx.Module):
     def start(
         cls, level: Real[Array, ""], confidence: Real[Array, "..."], num_rows: int, *, with_replacement: bool = False
     ) -> "SequentialEvidence":
-        """Nothing seen."""
+        """A test that has seen no row yet."""
         return cls(FullSum.start(level, num_rows), Moments.empty(level.dtype), confidence, with_replacement)
 
     def add(self, log_ratios: Real[Array, " rows"], window: Window) -> "SequentialEvidence":
@@ -85,18 +83,13 @@ class AustereMH(AcceptanceRule[SequentialEvidence]):
             (O'Brien and Fleming) for more at early ones.
 
     Example:
-        >>> AustereMH(epsilon=0.05).guarantee.value
+        >>> AustereMH(epsilon=0.05).promise.guarantee.value
         'bounded'
     """
 
     epsilon: float | Schedule
     batch_size: int = eqx.field(static=True)
     boundary: float = eqx.field(static=True)
-    guarantee: ClassVar = Guarantee.BOUNDED
-    trusts_normality: ClassVar = True
-    allows_weighted_rows: ClassVar = True
-    reference: ClassVar = "korattikara2014austerity"
-    target_acceptance: ClassVar = 0.234
 
     def __init__(self, epsilon: float | Schedule = 0.05, batch_size: int = 500, boundary: float = 0.5):
         check_batch_size(batch_size)
@@ -111,15 +104,31 @@ class AustereMH(AcceptanceRule[SequentialEvidence]):
         self.batch_size = int(batch_size)
         self.boundary = float(boundary)
 
-    def init(self, key: Array, question: Question, posterior: Posterior) -> SequentialEvidence:
+    @property
+    def promise(self) -> Promise:
+        """Decisions like those of all rows, but for an error that the design of the test gives."""
+        return Promise(
+            Guarantee.BOUNDED,
+            METROPOLIS,
+            "korattikara2014austerity",
+            error_bound=self._largest_error,
+            trusts_normality=True,
+        )
+
+    @property
+    def needs(self) -> Needs:
+        """A batch for each look."""
+        return Needs(self.batch_size, drawn=(Drawn.EACH_ONCE, Drawn.BY_WEIGHT))
+
+    def init(self, key: Array, question: Question, model: Model) -> SequentialEvidence:
         """Draws the level to exceed."""
         dtype = question.offset.dtype
         if isinstance(self.epsilon, Schedule):
             confidence = jnp.maximum(-ndtri(self.epsilon(question.time)), 0).astype(dtype)
         else:
             confidence = jnp.asarray(normal_quantile(self.epsilon), dtype)
-        level, drawn = metropolis_level(key, question.offset), isinstance(posterior.bounds, WeightedBounds)
-        return SequentialEvidence.start(level, confidence, posterior.num_rows, with_replacement=drawn)
+        level, by_weight = METROPOLIS.level(key, question.offset), question.drawn is Drawn.BY_WEIGHT
+        return SequentialEvidence.start(level, confidence, model.num_rows, with_replacement=by_weight)
 
     def observe(
         self, evidence: SequentialEvidence, log_ratios: Real[Array, " rows"], window: Window
@@ -136,37 +145,29 @@ class AustereMH(AcceptanceRule[SequentialEvidence]):
         whole = evidence.moments.count >= min(self.batch_size, evidence.full.num_rows)
         return Verdict((evidence.exceeds(evidence.confidence, self.boundary) & whole) | all_seen, accept)
 
-    def level(self, evidence: SequentialEvidence) -> Real[Array, ""]:
-        """As drawn."""
-        return evidence.full.level
-
     def stats(self, evidence: SequentialEvidence) -> dict[str, Array]:
         """The skewness of the log ratios that decided."""
         return {"skewness": evidence.moments.skewness}
 
-    def notes(self, stats: dict[str, np.ndarray], posterior: Posterior) -> list[str]:
+    def notes(self, stats: dict[str, np.ndarray], model: Model) -> list[str]:
         """How many tests on rows drawn by weight were not sure when they ended."""
-        unsure = float(np.mean((stats["rows"] >= posterior.num_rows) & ~stats["used_all_rows"]))
+        unsure = float(np.mean((stats["rows"] >= model.num_rows) & ~stats["used_all_rows"]))
         if unsure <= _TOLERATED_SHARE:
             return []
         return [
-            f"{100 * unsure:.2g} % of the tests were not sure after {posterior.num_rows:,} draws of rows by weight "
+            f"{100 * unsure:.2g} % of the tests were not sure after {model.num_rows:,} draws of rows by weight "
             "and went by the sign; tm.audit(run) says how often that was wrong"
         ]
 
-    def check(self, posterior: Posterior) -> None:
+    def check(self, model: Model, drawn: Drawn) -> None:
         """Without an expansion, as many draws as there are rows leave a log ratio far too uncertain."""
-        if isinstance(posterior.bounds, WeightedBounds) and not posterior.expanded:
+        if drawn is Drawn.BY_WEIGHT and not model.expanded:
             raise ValueError(
                 "AustereMH on rows drawn by weight needs an expansion: pass control_variate=tm.Taylor(), or use "
                 "tm.MHMinibatch() with this feed"
             )
 
-    def acceptance_probability(self, log_ratio: ArrayLike) -> Real[Array, "..."]:
-        """min(1, exp(log ratio))."""
-        return jnp.exp(jnp.minimum(log_ratio, 0))
-
-    def error_bound(self, num_rows: int) -> float:
+    def _largest_error(self, num_rows: int) -> float:
         """The error of a test in the hardest case, by dynamic programming; of a schedule, at its larger end.
 
         For rows drawn without replacement. Of rows drawn by weight it says nothing; `tm.audit` does.

@@ -2,19 +2,18 @@
 
 import functools
 from collections.abc import Sequence
-from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Bool, Int, Real
+from jaxtyping import Array, Bool, Int, Real
 
 from tallmc.acceptance.austere_mh import SequentialEvidence, normal_quantile
-from tallmc.acceptance.full_sum import metropolis_level
-from tallmc.feed import Window
-from tallmc.kernel import AcceptanceRule, Guarantee, Question, Verdict, check_batch_size
-from tallmc.posterior import Posterior
-from tallmc.sequential_test import check_boundary, check_epsilon, sequential_test
+from tallmc.acceptance.contract import AcceptanceRule, Guarantee, Promise, Question, Verdict, check_batch_size
+from tallmc.acceptance.formulas import METROPOLIS
+from tallmc.acceptance.sequential_test import check_boundary, check_epsilon, sequential_test
+from tallmc.feed import Needs, Window
+from tallmc.posterior import Model
 
 _EPSILONS = (0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
 _DRIFTS = np.sinh(np.linspace(0.0, np.arcsinh(1000.0), 128))
@@ -45,7 +44,7 @@ class AustereMHPerStep(AcceptanceRule[RaceEvidence]):
         boundary: Exponent of Wang and Tsiatis, as in `AustereMH`.
 
     Example:
-        >>> AustereMHPerStep(max_error=0.01).guarantee.value
+        >>> AustereMHPerStep(max_error=0.01).promise.guarantee.value
         'bounded'
     """
 
@@ -53,10 +52,6 @@ class AustereMHPerStep(AcceptanceRule[RaceEvidence]):
     batch_size: int = eqx.field(static=True)
     epsilons: tuple[float, ...] = eqx.field(static=True)
     boundary: float = eqx.field(static=True)
-    guarantee: ClassVar = Guarantee.BOUNDED
-    trusts_normality: ClassVar = True
-    reference: ClassVar = "korattikara2014austerity"
-    target_acceptance: ClassVar = 0.234
 
     def __init__(
         self,
@@ -76,12 +71,28 @@ class AustereMHPerStep(AcceptanceRule[RaceEvidence]):
         self.max_error, self.batch_size, self.boundary = float(max_error), int(batch_size), float(boundary)
         self.epsilons = tuple(float(epsilon) for epsilon in epsilons)
 
-    def init(self, key: Array, question: Question, posterior: Posterior) -> RaceEvidence:
+    @property
+    def promise(self) -> Promise:
+        """Decisions like those of all rows, but for `max_error`."""
+        return Promise(
+            Guarantee.BOUNDED,
+            METROPOLIS,
+            "korattikara2014austerity",
+            error_bound=lambda num_rows: self.max_error,
+            trusts_normality=True,
+        )
+
+    @property
+    def needs(self) -> Needs:
+        """All rows, in batches of the smallest candidate, on which a decision may rest."""
+        return Needs(self.batch_size)
+
+    def init(self, key: Array, question: Question, model: Model) -> RaceEvidence:
         """Draws the level to exceed."""
-        level = metropolis_level(key, question.offset)
-        batches, epsilons = self._candidates(posterior.num_rows)
+        level = METROPOLIS.level(key, question.offset)
+        batches, epsilons = self._candidates(model.num_rows)
         confidence = jnp.asarray(normal_quantile(epsilons), level.dtype)
-        shared = SequentialEvidence.start(level, confidence, posterior.num_rows)
+        shared = SequentialEvidence.start(level, confidence, model.num_rows)
         stopped = jnp.zeros(len(batches), level.dtype)
         return RaceEvidence(shared, jnp.int32(0), stopped, jnp.zeros(len(batches), bool))
 
@@ -107,10 +118,6 @@ class AustereMHPerStep(AcceptanceRule[RaceEvidence]):
         candidate, decided = self._chosen(evidence)
         return Verdict(full.complete, jnp.where(decided, evidence.accept[candidate], full.total > full.level))
 
-    def level(self, evidence: RaceEvidence) -> Real[Array, ""]:
-        """As drawn."""
-        return evidence.shared.full.level
-
     def stats(self, evidence: RaceEvidence) -> dict[str, Array]:
         """Rows that the chosen candidate would have read."""
         candidate, decided = self._chosen(evidence)
@@ -120,25 +127,12 @@ class AustereMHPerStep(AcceptanceRule[RaceEvidence]):
             "test_rows": jnp.where(decided, rows, evidence.shared.full.seen),
         }
 
-    def notes(self, stats: dict[str, np.ndarray], posterior: Posterior) -> list[str]:
+    def notes(self, stats: dict[str, np.ndarray], model: Model) -> list[str]:
         """Says that every test read every row."""
         return [
-            f"AustereMHPerStep read all {posterior.num_rows:,} rows in every test to choose its settings; the tests it "
+            f"AustereMHPerStep read all {model.num_rows:,} rows in every test to choose its settings; the tests it "
             f"chose asked for {stats['test_rows'].mean():,.0f} on average"
         ]
-
-    def decisive_rows(self, num_rows: int) -> int:
-        """Those of the smallest candidate."""
-        return min(self.batch_size, num_rows)
-
-    def acceptance_probability(self, log_ratio: ArrayLike) -> Real[Array, "..."]:
-        """min(1, exp(log ratio))."""
-        return jnp.exp(jnp.minimum(log_ratio, 0))
-
-    def error_bound(self, num_rows: int) -> float:
-        """What was asked for."""
-        del num_rows
-        return self.max_error
 
     def _chosen(self, evidence: RaceEvidence) -> tuple[Array, Array]:
         """The cheapest candidate that is right often enough for these rows, and whether it stopped before the last."""

@@ -3,12 +3,9 @@
 from typing import ClassVar
 
 import equinox as eqx
-import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Real
 
-from tallmc.acceptance.full_sum import FullDataRule, FullSum, metropolis_level
-from tallmc.kernel import Guarantee, Question
-from tallmc.posterior import Posterior
+from tallmc.acceptance.formulas import METROPOLIS
+from tallmc.acceptance.full_sum import FullDataRule
 
 
 class Exact(FullDataRule):
@@ -18,19 +15,10 @@ class Exact(FullDataRule):
         batch_size: Rows read at a time; it changes the speed and nothing else.
 
     Example:
-        >>> Exact().guarantee.value
+        >>> Exact().promise.guarantee.value
         'exact'
     """
 
     batch_size: int = eqx.field(default=4096, static=True)
-    guarantee: ClassVar = Guarantee.EXACT
+    formula: ClassVar = METROPOLIS
     reference: ClassVar = "hastings1970monte"
-    target_acceptance: ClassVar = 0.234
-
-    def init(self, key: Array, question: Question, posterior: Posterior) -> FullSum:
-        """Draws the level to exceed."""
-        return FullSum.start(metropolis_level(key, question.offset), posterior.num_rows)
-
-    def acceptance_probability(self, log_ratio: ArrayLike) -> Real[Array, "..."]:
-        """min(1, exp(log ratio))."""
-        return jnp.exp(jnp.minimum(log_ratio, 0))

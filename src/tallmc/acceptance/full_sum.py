@@ -1,13 +1,14 @@
 """What exact rules share: the log ratio summed over every row, and compared with a level drawn beforehand."""
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int, Real
 
-from tallmc.arithmetic import ordered_sum
-from tallmc.feed import Window
-from tallmc.kernel import AcceptanceRule, Verdict, check_batch_size
+from tallmc.acceptance.contract import AcceptanceRule, Guarantee, Promise, Question, Verdict, check_batch_size
+from tallmc.acceptance.formulas import Formula
+from tallmc.feed import ALL_ROWS, Needs, Window
+from tallmc.numerics.arithmetic import ordered_sum
+from tallmc.posterior import Model
 
 
 class FullSum(eqx.Module):
@@ -21,7 +22,7 @@ class FullSum(eqx.Module):
 
     @classmethod
     def start(cls, level: Real[Array, ""], num_rows: int) -> "FullSum":
-        """Nothing seen."""
+        """A test that has seen no row yet."""
         return cls(jnp.zeros_like(level), jnp.zeros_like(level), level, jnp.int32(0), num_rows)
 
     def add(self, log_ratios: Real[Array, " rows"], window: Window) -> "FullSum":
@@ -37,32 +38,34 @@ class FullSum(eqx.Module):
         return self.seen >= self.num_rows
 
 
-def metropolis_level(key: Array, offset: Real[Array, ""]) -> Real[Array, ""]:
-    """What the likelihood's log ratio must exceed in a Metropolis test: the logarithm of a uniform number, less what
-    needs no data."""
-    return -jax.random.exponential(key, (), offset.dtype) - offset
-
-
 class FullDataRule(AcceptanceRule[FullSum]):
-    """A rule that sees every row; what it accepts depends on the level that its `init` draws."""
+    """A rule that sees every row; what it accepts depends on the formula whose level it draws."""
 
     batch_size: eqx.AbstractVar[int]
+    formula: eqx.AbstractClassVar[Formula]
+    reference: eqx.AbstractClassVar[str]
 
     def __check_init__(self):
         check_batch_size(self.batch_size)
 
+    @property
+    def promise(self) -> Promise:
+        """Exactly its formula."""
+        return Promise(Guarantee.EXACT, self.formula, self.reference)
+
+    @property
+    def needs(self) -> Needs:
+        """All rows, in any order."""
+        return Needs(self.batch_size, decisive_rows=ALL_ROWS, every_row=True)
+
+    def init(self, key: Array, question: Question, model: Model) -> FullSum:
+        """Draws the level to exceed."""
+        return FullSum.start(self.formula.level(key, question.offset), model.num_rows)
+
     def observe(self, evidence: FullSum, log_ratios: Real[Array, " rows"], window: Window) -> FullSum:
-        """Sums."""
+        """Adds a window to the sum."""
         return evidence.add(log_ratios, window)
 
     def verdict(self, evidence: FullSum) -> Verdict:
         """Decides when every row has been seen."""
         return Verdict(evidence.complete, evidence.total > evidence.level)
-
-    def level(self, evidence: FullSum) -> Real[Array, ""]:
-        """As drawn."""
-        return evidence.level
-
-    def decisive_rows(self, num_rows: int) -> int:
-        """All of them."""
-        return num_rows

@@ -1,20 +1,18 @@
 """Barker's test from a minibatch, with the noise of the minibatch as part of the test."""
 
-from typing import ClassVar
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Int, Real
+from jaxtyping import Array, Int, Real
 
+from tallmc.acceptance.contract import AcceptanceRule, Guarantee, Promise, Question, Verdict, check_batch_size
 from tallmc.acceptance.correction import correction_law
-from tallmc.arithmetic import rounded
-from tallmc.bounds import WeightedBounds
-from tallmc.feed import Window
-from tallmc.kernel import AcceptanceRule, Guarantee, Question, Verdict, check_batch_size
-from tallmc.moments import Moments
-from tallmc.posterior import Posterior
+from tallmc.acceptance.formulas import BARKER
+from tallmc.feed import Drawn, Needs, Window
+from tallmc.numerics.arithmetic import rounded
+from tallmc.numerics.moments import Moments
+from tallmc.posterior import Model
 
 _PILOT_SIZE = 32
 _FEWEST_DECISIVE_ROWS = 50  # below this a mean of skewed rows is not normal enough
@@ -58,7 +56,7 @@ class MHMinibatch(AcceptanceRule[MinibatchEvidence]):
         max_error: Reads on until the estimated error of the acceptance probability is below this; None: no limit.
 
     Example:
-        >>> MHMinibatch(batch_size=50).guarantee.value
+        >>> MHMinibatch(batch_size=50).promise.guarantee.value
         'asymptotic'
     """
 
@@ -68,11 +66,6 @@ class MHMinibatch(AcceptanceRule[MinibatchEvidence]):
     law_error: float = eqx.field(static=True)
     atoms: Real[Array, " k"]
     cumulative: Real[Array, " k"]
-    guarantee: ClassVar = Guarantee.ASYMPTOTIC
-    trusts_normality: ClassVar = True
-    allows_weighted_rows: ClassVar = True
-    reference: ClassVar = "seita2018efficient"
-    target_acceptance: ClassVar = 0.159
 
     def __init__(self, batch_size: int = 100, sigma: float = 1.0, max_error: float | None = None):
         check_batch_size(batch_size)
@@ -89,7 +82,17 @@ class MHMinibatch(AcceptanceRule[MinibatchEvidence]):
         self.atoms = jnp.asarray(law.atoms, jnp.result_type(float))
         self.cumulative = jnp.asarray(np.cumsum(law.masses)[:-1], jnp.result_type(float))
 
-    def init(self, key: Array, question: Question, posterior: Posterior) -> MinibatchEvidence:
+    @property
+    def promise(self) -> Promise:
+        """Barker's formula, as the means of its rows become normal."""
+        return Promise(Guarantee.ASYMPTOTIC, BARKER, "seita2018efficient", draws_level=False, trusts_normality=True)
+
+    @property
+    def needs(self) -> Needs:
+        """Batches, until they are enough."""
+        return Needs(self.batch_size, drawn=(Drawn.EACH_ONCE, Drawn.BY_WEIGHT))
+
+    def init(self, key: Array, question: Question, model: Model) -> MinibatchEvidence:
         """Draws the correction and the normal noise."""
         offset = question.offset
         key_correction, key_normal = jax.random.split(key)
@@ -98,8 +101,8 @@ class MHMinibatch(AcceptanceRule[MinibatchEvidence]):
         empty = Moments.empty(offset.dtype)
         normal = jax.random.normal(key_normal, (), offset.dtype)
         correction = correction.astype(offset.dtype)
-        drawn = isinstance(posterior.bounds, WeightedBounds)
-        return MinibatchEvidence(empty, empty, jnp.int32(0), offset, correction, normal, posterior.num_rows, drawn)
+        drawn = question.drawn is Drawn.BY_WEIGHT
+        return MinibatchEvidence(empty, empty, jnp.int32(0), offset, correction, normal, model.num_rows, drawn)
 
     def observe(
         self, evidence: MinibatchEvidence, log_ratios: Real[Array, " rows"], window: Window
@@ -148,10 +151,6 @@ class MHMinibatch(AcceptanceRule[MinibatchEvidence]):
         # Noise that is next to nothing, as after a control variate, may have any shape.
         matters = self._noise_variance(evidence) > _NEGLIGIBLE * self.sigma**2
         return {"error": self._error(evidence), "skewness": jnp.where(matters, evidence.test.skewness, 0)}
-
-    def acceptance_probability(self, log_ratio: ArrayLike) -> Real[Array, "..."]:
-        """The logistic function."""
-        return jax.nn.sigmoid(log_ratio)
 
     def _noise_variance(self, evidence: MinibatchEvidence) -> Real[Array, ""]:
         """Variance of the estimated log ratio, rows being drawn without replacement unless they come by weight."""

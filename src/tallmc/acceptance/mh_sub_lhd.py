@@ -2,19 +2,19 @@
 
 import math
 from collections.abc import Callable
-from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Bool, Int, PyTree, Real
+from jaxtyping import Array, Bool, Int, PyTree, Real
 
-from tallmc.acceptance.full_sum import FullSum, metropolis_level
-from tallmc.arithmetic import rounded
-from tallmc.feed import Window
-from tallmc.kernel import AcceptanceRule, Guarantee, Question, Verdict, check_batch_size
-from tallmc.moments import Moments
-from tallmc.posterior import Posterior
+from tallmc.acceptance.contract import AcceptanceRule, Guarantee, Promise, Question, Verdict, check_batch_size
+from tallmc.acceptance.formulas import METROPOLIS
+from tallmc.acceptance.full_sum import FullSum
+from tallmc.feed import Drawn, Needs, Window
+from tallmc.numerics.arithmetic import rounded
+from tallmc.numerics.moments import Moments
+from tallmc.posterior import Model
 
 
 class Looks(eqx.Module):
@@ -56,7 +56,7 @@ class MHSubLhd(AcceptanceRule[BoundedEvidence]):
             gains once a large share of them has been read.
 
     Example:
-        >>> MHSubLhd(delta=0.01).guarantee.value
+        >>> MHSubLhd(delta=0.01).promise.guarantee.value
         'bounded'
     """
 
@@ -66,9 +66,6 @@ class MHSubLhd(AcceptanceRule[BoundedEvidence]):
     batch_size: int = eqx.field(static=True)
     bound: Callable[[PyTree, PyTree], Real[Array, ""]] | str | None
     inequality: str = eqx.field(static=True)
-    guarantee: ClassVar = Guarantee.BOUNDED
-    reference: ClassVar = "bardenet2014towards"
-    target_acceptance: ClassVar = 0.234
 
     def __init__(
         self,
@@ -93,34 +90,45 @@ class MHSubLhd(AcceptanceRule[BoundedEvidence]):
         self.delta, self.p, self.gamma = float(delta), float(p), float(gamma)
         self.batch_size, self.bound, self.inequality = int(batch_size), bound, inequality
 
-    def check(self, posterior: Posterior) -> None:
+    @property
+    def promise(self) -> Promise:
+        """Decisions like those of all rows, but for `delta`, whatever the rows."""
+        return Promise(Guarantee.BOUNDED, METROPOLIS, "bardenet2014towards", error_bound=lambda num_rows: self.delta)
+
+    @property
+    def needs(self) -> Needs:
+        """Batches; a scan reads all rows but decides from a few of them."""
+        return Needs(self.batch_size)
+
+    def check(self, model: Model, drawn: Drawn) -> None:
         """Wants a bound from somewhere, and on what it is shown."""
-        if callable(self.bound) and posterior.expanded:
+        del drawn
+        if callable(self.bound) and model.expanded:
             raise ValueError(
                 "bound=... bounds the change of a row's log likelihood, not what a Taylor expansion leaves of it; "
                 "leave bound out and give the posterior bounds=tm.DerivativeBounds(...), or leave control_variate out"
             )
-        if self.bound is None and posterior.bounds is None:
+        if self.bound is None and model.bounds is None:
             raise ValueError(
                 "MHSubLhd needs a bound on the change of a row's log likelihood, and this posterior has none; pass "
                 "tm.Posterior(..., bounds=tm.Lipschitz(constant)), a function MHSubLhd(bound=lambda position, "
                 'proposed: ...), or MHSubLhd(bound="scan") to look at every row in every test'
             )
 
-    def init(self, key: Array, question: Question, posterior: Posterior) -> BoundedEvidence:
+    def init(self, key: Array, question: Question, model: Model) -> BoundedEvidence:
         """Draws the level to exceed and works out the bound."""
-        level = metropolis_level(key, question.offset)
+        level = METROPOLIS.level(key, question.offset)
         looks = None
         if self.bound == "scan":
             largest = jnp.zeros_like(level)
-            empty = jnp.zeros(self._most_looks(posterior.num_rows), level.dtype)
+            empty = jnp.zeros(self._most_looks(model.num_rows), level.dtype)
             looks = Looks(empty, empty, empty)
         else:
-            bound = posterior.bounds.largest_change if self.bound is None else self.bound
+            bound = model.bounds.largest_change if self.bound is None else self.bound
             largest = jnp.asarray(bound(question.position, question.proposed), level.dtype)  # pyright: ignore
-            largest = largest / posterior.temperature.astype(level.dtype)
-        full = FullSum.start(level, posterior.num_rows)
-        first = jnp.int32(min(self.batch_size, posterior.num_rows))
+            largest = largest / model.temperature.astype(level.dtype)
+        full = FullSum.start(level, model.num_rows)
+        first = jnp.int32(min(self.batch_size, model.num_rows))
         return BoundedEvidence(full, Moments.empty(level.dtype), largest, jnp.int32(0), first, jnp.bool_(False), looks)
 
     def observe(self, evidence: BoundedEvidence, log_ratios: Real[Array, " rows"], window: Window) -> BoundedEvidence:
@@ -155,10 +163,6 @@ class MHSubLhd(AcceptanceRule[BoundedEvidence]):
         # Between looks nothing of delta has been set aside.
         return Verdict((sure & evidence.at_look) | all_seen, jnp.where(all_seen, exact, gap > 0))
 
-    def level(self, evidence: BoundedEvidence) -> Real[Array, ""]:
-        """As drawn."""
-        return evidence.full.level
-
     def stats(self, evidence: BoundedEvidence) -> dict[str, Array]:
         """After a scan: the rows that the test itself asked for."""
         if evidence.looks is None:
@@ -166,23 +170,14 @@ class MHSubLhd(AcceptanceRule[BoundedEvidence]):
         rows, _, stopped = self._first_sure_look(evidence)
         return {"test_rows": jnp.where(stopped, rows.astype(jnp.int32), evidence.full.seen)}
 
-    def notes(self, stats: dict[str, np.ndarray], posterior: Posterior) -> list[str]:
+    def notes(self, stats: dict[str, np.ndarray], model: Model) -> list[str]:
         """Says so if every test read every row."""
         if self.bound != "scan":
             return []
         return [
-            f"every test scanned all {posterior.num_rows:,} rows for the largest log ratio; the test itself asked for "
+            f"every test scanned all {model.num_rows:,} rows for the largest log ratio; the test itself asked for "
             f"{stats['test_rows'].mean():,.0f} on average. A bound in closed form would save the scan"
         ]
-
-    def acceptance_probability(self, log_ratio: ArrayLike) -> Real[Array, "..."]:
-        """min(1, exp(log ratio))."""
-        return jnp.exp(jnp.minimum(log_ratio, 0))
-
-    def error_bound(self, num_rows: int) -> float:
-        """Delta."""
-        del num_rows
-        return self.delta
 
     def _first_sure_look(self, evidence: BoundedEvidence) -> tuple[Array, Array, Array]:
         """Rows and gap of the first look that could decide, and whether there is one before the last row."""

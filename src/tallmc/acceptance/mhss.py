@@ -7,7 +7,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Real
 
 from tallmc.acceptance.subsampling import SubsamplingRule
-from tallmc.posterior import Posterior
+from tallmc.feed import Drawn, Needs
+from tallmc.posterior import Model
 
 
 class MHSS(SubsamplingRule):
@@ -21,7 +22,7 @@ class MHSS(SubsamplingRule):
         batch_size: Rows drawn at a time; it changes the speed and nothing else.
 
     Example:
-        >>> MHSS().guarantee.value
+        >>> MHSS().promise.guarantee.value
         'exact'
     """
 
@@ -35,14 +36,15 @@ class MHSS(SubsamplingRule):
             raise ValueError(f"order must be 1 or 2, got {self.order!r}; for order 0 use tm.TunaMH()")
 
     @property
-    def expansion_order(self) -> int:
-        """The one it was made for."""
-        return self.order
+    def needs(self) -> Needs:
+        """Rows by weight, next to an expansion."""
+        return self.rows_by_weight(self.order)
 
-    def check(self, posterior: Posterior) -> None:
+    def check(self, model: Model, drawn: Drawn) -> None:
         """Wants an expansion of its order."""
-        super().check(posterior)
-        order = getattr(posterior.bounds, "order", 0)
+        del drawn
+        self.check_row_bounds(model)
+        order = getattr(model.bounds, "order", 0)
         if order != self.order:
             raise ValueError(
                 f"MHSS(order={self.order}) needs control_variate=tm.Taylor(order={self.order}), and the posterior's "
@@ -50,7 +52,7 @@ class MHSS(SubsamplingRule):
             )
 
     def extra_rate(self, ceiling: Real[Array, ""]) -> Real[Array, ""]:
-        """None."""
+        """Nothing beyond what the bounds ask for."""
         return jnp.zeros_like(ceiling)
 
     def share(self, against: Real[Array, " rows"], ceiling: Real[Array, ""]) -> Real[Array, " rows"]:

@@ -1,7 +1,6 @@
 """The Metropolis test on a fixed minibatch, at the temperature where its noise is harmless."""
 
 import math
-from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -9,12 +8,12 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Real
 from scipy.special import log_ndtr
 
-from tallmc.acceptance.full_sum import metropolis_level
-from tallmc.arithmetic import rounded
-from tallmc.feed import Window
-from tallmc.kernel import AcceptanceRule, Guarantee, Question, Verdict, check_batch_size
-from tallmc.moments import Moments
-from tallmc.posterior import Posterior
+from tallmc.acceptance.contract import AcceptanceRule, Guarantee, Promise, Question, Verdict, check_batch_size
+from tallmc.acceptance.formulas import METROPOLIS
+from tallmc.feed import Drawn, Needs, Window
+from tallmc.numerics.arithmetic import rounded
+from tallmc.numerics.moments import Moments
+from tallmc.posterior import Model
 
 
 class BatchEvidence(eqx.Module):
@@ -43,16 +42,12 @@ class Mint(AcceptanceRule[BatchEvidence]):
 
     Example:
         >>> rule = Mint(batch_size=1000, exponent=0.25)
-        >>> round(1 / rule.inverse_temperature(num_rows=10**6))
+        >>> round(1 / rule.promise.inverse_temperature(10**6))
         31623
     """
 
     batch_size: int = eqx.field(static=True)
     exponent: float = eqx.field(static=True)
-    guarantee: ClassVar = Guarantee.ASYMPTOTIC
-    trusts_normality: ClassVar = True
-    reference: ClassVar = "li2017mint"
-    target_acceptance: ClassVar = 0.234
 
     def __init__(self, batch_size: int, exponent: float):
         check_batch_size(batch_size)
@@ -62,13 +57,14 @@ class Mint(AcceptanceRule[BatchEvidence]):
             )
         self.batch_size, self.exponent = int(batch_size), float(exponent)
 
-    def check(self, posterior: Posterior) -> None:
+    def check(self, model: Model, drawn: Drawn) -> None:
         """The exponent must leave the noise bounded."""
-        if posterior.expanded:
+        del drawn
+        if model.expanded:
             raise ValueError(
                 "Mint tempers what rows say, and a Taylor expansion says most of it; leave control_variate out"
             )
-        num_rows = posterior.num_rows
+        num_rows = model.num_rows
         limit = math.log(min(self.batch_size, num_rows)) / math.log(num_rows) if num_rows > 1 else math.inf
         if limit == 0:
             raise ValueError(f"batches of {self.batch_size} row are too small for Mint; take some hundreds")
@@ -79,14 +75,26 @@ class Mint(AcceptanceRule[BatchEvidence]):
                 "noise of a batch is harmless; or take larger batches"
             )
 
-    def inverse_temperature(self, num_rows: int) -> float:
-        """Rows^(exponent - 1)."""
-        return float(num_rows) ** (self.exponent - 1)
+    @property
+    def promise(self) -> Promise:
+        """Metropolis' formula for large batches, at a temperature that depends on the number of rows."""
+        return Promise(
+            Guarantee.ASYMPTOTIC,
+            METROPOLIS,
+            "li2017mint",
+            trusts_normality=True,
+            inverse_temperature=lambda num_rows: float(num_rows) ** (self.exponent - 1),
+        )
 
-    def init(self, key: Array, question: Question, posterior: Posterior) -> BatchEvidence:
+    @property
+    def needs(self) -> Needs:
+        """One batch."""
+        return Needs(self.batch_size)
+
+    def init(self, key: Array, question: Question, model: Model) -> BatchEvidence:
         """Draws the level to exceed."""
-        level = metropolis_level(key, question.offset)
-        return BatchEvidence(Moments.empty(level.dtype), level, posterior.num_rows)
+        level = METROPOLIS.level(key, question.offset)
+        return BatchEvidence(Moments.empty(level.dtype), level, model.num_rows)
 
     def observe(self, evidence: BatchEvidence, log_ratios: Real[Array, " rows"], window: Window) -> BatchEvidence:
         """Adds the batch; a window may be partial, and then another one follows."""
@@ -106,20 +114,16 @@ class Mint(AcceptanceRule[BatchEvidence]):
         noise = num_rows ** (2 * self.exponent) * moments.variance / count * (1 - rounded(count / num_rows))
         return {"skewness": moments.skewness, "noise": noise}
 
-    def notes(self, stats: dict[str, np.ndarray], posterior: Posterior) -> list[str]:
+    def notes(self, stats: dict[str, np.ndarray], model: Model) -> list[str]:
         """The temperature that the chain sampled at, as asked for and with the noise of the batches."""
-        own = float(posterior.temperature)
-        nominal = own / self.inverse_temperature(posterior.num_rows)
+        own = float(model.temperature)
+        nominal = own / self.promise.inverse_temperature(model.num_rows)
         noise = stats["noise"][stats["accepted"]]
         note = f"Mint samples at temperature {nominal:,.0f}, not at {own:g}"
         if noise.size:
             hotter = nominal / float(np.mean(noise_slope(noise)))
             note += f"; the noise of its batches (variance {noise.mean():.2g}) makes that up to about {hotter:,.0f}"
         return [note]
-
-    def acceptance_probability(self, log_ratio: ArrayLike) -> Real[Array, "..."]:
-        """min(1, exp(log ratio)), the likelihood's part of the ratio being tempered."""
-        return jnp.exp(jnp.minimum(log_ratio, 0))
 
 
 def noise_slope(variance: ArrayLike) -> np.ndarray | float:

@@ -10,19 +10,19 @@ Sherlock, 2024). The offset makes a first stage, a Metropolis test of its own.
 """
 
 import abc
-from typing import ClassVar
+from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Bool, Int, Real
+from jaxtyping import Array, Bool, Int, Real
 
+from tallmc.acceptance.contract import Guarantee, Promise, Question, SelectiveRule, Verdict, check_batch_size
+from tallmc.acceptance.formulas import METROPOLIS
 from tallmc.acceptance.full_sum import FullSum
-from tallmc.bounds import RowBounds
-from tallmc.feed import Window
-from tallmc.kernel import AcceptanceRule, Guarantee, Question, Verdict, check_batch_size
-from tallmc.keys import uniforms_from
-from tallmc.posterior import Posterior
+from tallmc.feed import ALL_ROWS, Drawn, Needs, Window
+from tallmc.numerics.keys import uniforms_from
+from tallmc.posterior import Model, RowBounds
 
 _TOLERANCE = 1e-3  # by which rounding may exceed a bound without its being wrong
 
@@ -57,16 +57,44 @@ class SubsamplingEvidence(eqx.Module):
     full: FullSum
 
 
-class SubsamplingRule(AcceptanceRule[SubsamplingEvidence]):
+class Arrivals(NamedTuple):
+    """A window's worth of the Poisson process.
+
+    Args:
+        evidence: Before it.
+        left: Time that the process has still to run after it.
+        uniforms: One for each row, that decides whether it is kept.
+    """
+
+    evidence: SubsamplingEvidence
+    left: Real[Array, ""]
+    uniforms: Real[Array, " rows"]
+
+
+class SubsamplingRule(SelectiveRule[SubsamplingEvidence]):
     """Exact decisions from a Poisson number of rows; needs bounds on what a row can say."""
 
     batch_size: eqx.AbstractVar[int]
-    guarantee: ClassVar = Guarantee.EXACT
-    wants_weighted_rows: ClassVar = True
-    allows_weighted_rows: ClassVar = True
+    reference: eqx.AbstractClassVar[str]
+    target_acceptance: eqx.AbstractClassVar[float]
 
     def __check_init__(self):
         check_batch_size(self.batch_size)
+
+    @property
+    def promise(self) -> Promise:
+        """Reversible to the last digit; it accepts at most as often as Metropolis' formula says."""
+        return Promise(
+            Guarantee.EXACT,
+            METROPOLIS,
+            self.reference,
+            target_acceptance=self.target_acceptance,
+            draws_level=False,
+        )
+
+    def rows_by_weight(self, expansion_order: int | None) -> Needs:
+        """What such a rule needs. Whatever the number of rows, rounding is a part of each row's own ratio."""
+        return Needs(self.batch_size, (Drawn.BY_WEIGHT,), expansion_order, decisive_rows=ALL_ROWS)
 
     @abc.abstractmethod
     def extra_rate(self, ceiling: Real[Array, ""]) -> Real[Array, ""]:
@@ -76,24 +104,26 @@ class SubsamplingRule(AcceptanceRule[SubsamplingEvidence]):
     def share(self, against: Real[Array, " rows"], ceiling: Real[Array, ""]) -> Real[Array, " rows"]:
         """f(v) for |v| <= K: between 0 and K, and with f(v) - f(-v) = v."""
 
-    def check(self, posterior: Posterior) -> None:
+    def check(self, model: Model, drawn: Drawn) -> None:
         """Wants bounds with a constant for each row."""
-        if not isinstance(posterior.bounds, RowBounds) or not np.isfinite(float(posterior.bounds.mean)):
+        del drawn
+        self.check_row_bounds(model)
+
+    def check_row_bounds(self, model: Model) -> None:
+        """Raises `ValueError` unless there is a finite bound for each row."""
+        if not isinstance(model.bounds, RowBounds) or not np.isfinite(float(model.bounds.mean)):
             raise ValueError(
                 f"{type(self).__name__} needs a bound on what each row can say, and this posterior has none; use a "
                 "model of tm.models, or pass tm.Posterior(..., bounds=tm.DerivativeBounds(first=..., second=..., "
                 "third=...)); without bounds use tm.MHMinibatch() or tm.Exact()"
             )
 
-    def init(self, key: Array, question: Question, posterior: Posterior) -> SubsamplingEvidence:
+    def init(self, key: Array, question: Question, model: Model) -> SubsamplingEvidence:
         """The first stage, and the rate of the second."""
-        offset, bounds = question.offset, posterior.bounds
-        if question.between is None:
-            reach = bounds.reach(question.position, question.proposed)
-        else:
-            reach = bounds.reach_of(question.between)
-        mean_change = (bounds.mean.astype(reach.dtype) * reach).astype(offset.dtype)
-        ceiling = posterior.num_rows * mean_change / posterior.temperature.astype(offset.dtype)
+        offset, reach = question.offset, question.reach
+        assert reach is not None
+        mean_change = (model.bounds.mean.astype(reach.dtype) * reach).astype(offset.dtype)
+        ceiling = model.num_rows * mean_change / model.temperature.astype(offset.dtype)
         extra = self.extra_rate(ceiling)
         first, second, on_all_rows = jnp.log1p(-uniforms_from(key, jnp.int32(0), (3,), offset.dtype))
         zero = jnp.zeros_like(offset)
@@ -108,28 +138,25 @@ class SubsamplingRule(AcceptanceRule[SubsamplingEvidence]):
             level=second,
             violations=jnp.int32(0),
             # Both ways of a move have the same rate, so both are decided in the same way.
-            every_row=~(ceiling + extra < posterior.num_rows),
-            full=FullSum.start(on_all_rows - offset, posterior.num_rows),
+            every_row=~(ceiling + extra < model.num_rows),
+            full=FullSum.start(on_all_rows - offset, model.num_rows),
         )
 
-    def every_row(self, evidence: SubsamplingEvidence) -> Bool[Array, ""]:
+    def wants_every_row(self, evidence: SubsamplingEvidence) -> Bool[Array, ""]:
         """If the process would draw more rows than there are."""
         return evidence.every_row
 
-    def wanted(self, evidence: SubsamplingEvidence, window: Window) -> Window:
-        """The rows that arrive in time, marked with the uniform numbers that decide which of them are kept."""
+    def select(self, evidence: SubsamplingEvidence, window: Window) -> tuple[Arrivals, Window]:
+        """The rows that arrive in time."""
         gaps, uniforms = uniforms_from(evidence.key, evidence.drawn, (2, window.size), evidence.left.dtype)
         arrivals = jnp.cumsum(-jnp.log1p(-gaps))
         in_time = jnp.sum(arrivals <= evidence.left).astype(jnp.int32)
         count = jnp.where(evidence.every_row, window.count, jnp.where(evidence.worth_a_look, in_time, 0))
-        marks = evidence.left - arrivals[-1], uniforms
-        return Window(window.rows, count, window.size, window.scale, marks)
+        return Arrivals(evidence, evidence.left - arrivals[-1], uniforms), window.first(count)
 
-    def observe(
-        self, evidence: SubsamplingEvidence, log_ratios: Real[Array, " rows"], window: Window
-    ) -> SubsamplingEvidence:
+    def observe(self, arrivals: Arrivals, log_ratios: Real[Array, " rows"], window: Window) -> SubsamplingEvidence:
         """Thins the rows that arrived and weighs those that are kept."""
-        left, uniforms = window.marks
+        evidence, left, uniforms = arrivals
         ceiling, extra = evidence.ceiling, evidence.extra
         against = -log_ratios * evidence.full.num_rows
         beyond = window.valid & (jnp.abs(against) > ceiling * (1 + _TOLERANCE)) & ~evidence.every_row
@@ -161,16 +188,12 @@ class SubsamplingRule(AcceptanceRule[SubsamplingEvidence]):
             jnp.where(evidence.every_row, full.total > full.level, passed),
         )
 
-    def decisive_rows(self, num_rows: int) -> int:
-        """Whatever their number, rounding is a part of each row's own ratio."""
-        return num_rows
-
     def stats(self, evidence: SubsamplingEvidence) -> dict[str, Array]:
-        """Rows that broke their bound."""
+        """How many rows said more than their bound allows."""
         return {"violations": evidence.violations}
 
     def warnings(self, stats: dict[str, np.ndarray]) -> list[str]:
-        """Bounds that do not hold."""
+        """Says so if rows were seen to break their bounds."""
         broken = int(np.sum(stats["violations"]))
         if not broken:
             return []
@@ -178,7 +201,3 @@ class SubsamplingRule(AcceptanceRule[SubsamplingEvidence]):
             f"{broken} of {int(np.sum(stats['rows'])):,} rows that {type(self).__name__} read changed by more than "
             "posterior.bounds allows: its decisions are not exact. Mend the bounds, or use tm.MHMinibatch()"
         ]
-
-    def acceptance_probability(self, log_ratio: ArrayLike) -> Real[Array, "..."]:
-        """At most min(1, exp(log ratio)), and in the same proportion to that of the way back as that is."""
-        return jnp.exp(jnp.minimum(log_ratio, 0))

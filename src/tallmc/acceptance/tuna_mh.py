@@ -6,6 +6,7 @@ import equinox as eqx
 from jaxtyping import Array, Real
 
 from tallmc.acceptance.subsampling import SubsamplingRule
+from tallmc.feed import Needs
 
 
 class TunaMH(SubsamplingRule):
@@ -19,7 +20,7 @@ class TunaMH(SubsamplingRule):
         batch_size: Rows drawn at a time; it changes the speed and nothing else.
 
     Example:
-        >>> TunaMH().guarantee.value
+        >>> TunaMH().promise.guarantee.value
         'exact'
     """
 
@@ -32,8 +33,13 @@ class TunaMH(SubsamplingRule):
         if not (self.chi >= 0 and self.chi < float("inf")):
             raise ValueError(f"chi must be a finite number of at least 0, got {self.chi!r}")
 
+    @property
+    def needs(self) -> Needs:
+        """Rows by weight, with an expansion or without."""
+        return self.rows_by_weight(expansion_order=None)
+
     def extra_rate(self, ceiling: Real[Array, ""]) -> Real[Array, ""]:
-        """chi K^2."""
+        """chi times the square of what all rows can say."""
         return self.chi * ceiling * ceiling
 
     def share(self, against: Real[Array, " rows"], ceiling: Real[Array, ""]) -> Real[Array, " rows"]:

@@ -18,8 +18,9 @@ from tallmc.kernel import Kernel
 from tallmc.metropolis import MetropolisHastings
 from tallmc.models import generate_logistic, logistic_regression
 from tallmc.posterior import Posterior
-from tallmc.run import Run, sample
+from tallmc.run import Run
 from tallmc.run.drivers import pick_driver
+from tallmc.setup import sample
 
 _PILOT_DRAWS = 20
 _ROUGH = 200  # below so many effective samples, their number itself is known only roughly

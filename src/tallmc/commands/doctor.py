@@ -16,14 +16,14 @@ from jaxtyping import Array, PyTree, Real
 from rich.console import Console
 from rich.markup import escape
 
-from tallmc.acceptance import Exact, ExactBarker, MHMinibatch
-from tallmc.kernel import AcceptanceRule, Move, Proposal
+from tallmc.acceptance import AcceptanceRule, Exact, ExactBarker, MHMinibatch
 from tallmc.metropolis import MetropolisHastings
 from tallmc.models import logistic_regression
-from tallmc.posterior import Posterior
-from tallmc.proposals import RandomWalk
-from tallmc.run import Driver, Run, Together, sample
+from tallmc.posterior import Model, Posterior
+from tallmc.proposals import Move, Proposal, RandomWalk
+from tallmc.run import Driver, Run, Together
 from tallmc.run.drivers import pick_driver
+from tallmc.setup import sample
 
 RULES: dict[str, Callable[[], AcceptanceRule]] = {
     "Exact": Exact,
@@ -84,9 +84,9 @@ def _findings() -> Iterator[Finding]:
 class _Toggle(Proposal):
     """Always proposes the other of the positions 0 and 1."""
 
-    def propose(self, key: Array, position: PyTree, posterior: Posterior) -> Move:
+    def propose(self, key: Array, position: PyTree, model: Model) -> Move:
         """No choice, so no randomness."""
-        del key, posterior
+        del key, model
         return Move(1 - position, jnp.zeros((), position.dtype))
 
 
@@ -107,7 +107,7 @@ def acceptance_frequency(name: str, rule: AcceptanceRule) -> Finding:
     texts, worst = [], 0.0
     for start, ratio in ((0, log_ratio), (1, -log_ratio)):
         accepted = run.stats["accepted"][before == start]
-        chance = float(rule.acceptance_probability(ratio))
+        chance = float(rule.promise.formula.probability(ratio))
         # A chance of one leaves no room for noise, but floating-point ties need not count as failures.
         error = math.sqrt(max(chance * (1 - chance), 1e-6) / accepted.size)
         worst = max(worst, abs(accepted.mean() - chance) / error)

@@ -9,7 +9,7 @@ from jaxtyping import Int
 
 from tallmc.run.chain import Chain, Problem
 from tallmc.run.drivers import Driver
-from tallmc.run.records import Record
+from tallmc.run.records import Layout, Record
 
 
 class Lap(NamedTuple):
@@ -34,6 +34,10 @@ class Stopwatch(Driver):
         """Left to the inner driver."""
         return self.inner.seconds_per_block(num_chains)
 
+    def capacity(self, num_chains: int, layout: Layout) -> int:
+        """Left to the inner driver."""
+        return self.inner.capacity(num_chains, layout)
+
     def load(self, problem: Problem, chains: Chain, records: Record) -> Any:
         """Times what the inner driver does before it starts, which may be all of the compilation."""
         started = time.perf_counter()
@@ -41,10 +45,10 @@ class Stopwatch(Driver):
         self.laps.append(Lap(time.perf_counter() - started, 0))
         return work
 
-    def advance(self, problem: Problem, work: Any, until: int) -> Any:
+    def advance(self, problem: Problem, work: Any, until: int, most: int) -> Any:
         """Times one block."""
         before, started = int(self.inner.finished(work).sum()), time.perf_counter()
-        work = self.inner.advance(problem, work, until)
+        work = self.inner.advance(problem, work, until, most)
         after = int(self.inner.finished(work).sum())  # waits for the block to end
         self.laps.append(Lap(time.perf_counter() - started, after - before))
         return work
@@ -61,9 +65,9 @@ class Stopwatch(Driver):
         """Left to the inner driver."""
         return self.inner.peek(work, start, stop)
 
-    def unload(self, work: Any) -> tuple[Chain, dict[str, np.ndarray]]:
+    def fetch(self, work: Any, start: int, stop: int) -> dict[str, np.ndarray]:
         """Left to the inner driver."""
-        return self.inner.unload(work)
+        return self.inner.fetch(work, start, stop)
 
     @property
     def compile_seconds(self) -> float:

@@ -9,11 +9,11 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, PyTree, Real
 
-from tallmc.arithmetic import matvec, row_products
-from tallmc.bounds import whitened
 from tallmc.control_variates.remainder import remainder
-from tallmc.linear_predictor import LinearPredictor
-from tallmc.posterior import Posterior
+from tallmc.control_variates.remainder_bounds import RemainderBounds, WhitenedStep, whitened_step
+from tallmc.numerics.arithmetic import matvec, row_products
+from tallmc.posterior import KnownChange, Model, PlainModel
+from tallmc.posterior.linear_predictor import LinearPredictor
 
 
 class Expansion(eqx.Module):
@@ -64,23 +64,17 @@ class Expansion(eqx.Module):
         slope, whiten_, curvature_ = parts
         return cls(centre, slope, whiten_, curvature_ if order == 2 else None)
 
-    def between(self, old: Real[Array, " d"], new: Real[Array, " d"]) -> tuple[Real[Array, " d"], Real[Array, " d"]]:
-        """Difference and sum of the whitened coordinates of two flat positions."""
-        return whitened(self.whiten, self.centre, old, new)
+    def step(self, old: Real[Array, " d"], new: Real[Array, " d"]) -> WhitenedStep:
+        """A move between two flat positions in whitened coordinates."""
+        return whitened_step(self.whiten, self.centre, old, new)
 
-    def change(
-        self,
-        old: Real[Array, " d"],
-        new: Real[Array, " d"],
-        between: tuple[Real[Array, " d"], Real[Array, " d"]] | None = None,
-    ) -> Real[Array, ""]:
-        """Of the polynomial between two flat positions."""
+    def change(self, old: Real[Array, " d"], new: Real[Array, " d"], step: WhitenedStep) -> Real[Array, ""]:
+        """Of the polynomial between two flat positions; `step` is that move in whitened coordinates."""
         linear = self.gradient * (new - old)
         if self.curvature is None:
             return jnp.sum(linear)
         # The difference of two squares, as a product of difference and sum.
-        across, along = self.between(old, new) if between is None else between
-        return jnp.sum(linear + self.curvature * across * along / 2)
+        return jnp.sum(linear + self.curvature * step.difference * step.total / 2)
 
     def slope(self, flat: Real[Array, " d"]) -> Real[Array, " d"]:
         """Gradient of the polynomial."""
@@ -108,41 +102,35 @@ def covariance_factor(precision: Real[np.ndarray, "d d"]) -> Real[np.ndarray, "d
     return upper.T * np.sign(np.diag(upper))
 
 
-class ControlledPosterior(Posterior):
-    """The same posterior, split into a polynomial that needs no data and what each row adds to it.
+class ExpandedModel(Model):
+    """A model split into a polynomial that needs no rows and what each row adds to it.
 
     Args:
-        posterior: The posterior.
-        expansion: Its expansion.
-        bounds: Bounds on what is left of each row.
+        plain: The model as it was.
+        expansion: The polynomial.
+        bounds: On what is left of each row, or None.
     """
 
+    plain: PlainModel
     expansion: Expansion
-    plain_bounds: PyTree
+    bounds: RemainderBounds | None
+    expanded: bool = eqx.field(static=True, default=True)
 
-    def __init__(self, posterior: Posterior, expansion: Expansion, bounds: PyTree):
-        for field in ("log_likelihood", "data", "log_prior", "temperature", "num_rows"):
-            setattr(self, field, getattr(posterior, field))
-        self.bounds, self.plain_bounds = bounds, posterior.bounds
-        self.expansion = expansion
+    log_likelihood = property(lambda self: self.plain.log_likelihood, doc="Of one row, whole.")  # pyright: ignore
+    log_prior = property(lambda self: self.plain.log_prior, doc="Of a position.")  # pyright: ignore
+    temperature = property(lambda self: self.plain.temperature, doc="What the log likelihood is divided by.")  # pyright: ignore
+    num_rows = property(lambda self: self.plain.num_rows, doc="Rows of data.")  # pyright: ignore
 
-    @property
-    def expanded(self) -> bool:
-        """Yes."""
-        return True
-
-    def without_expansion(self) -> Posterior:
-        """The posterior as it was."""
-        return Posterior(self.log_likelihood, self.data, self.log_prior, self.temperature, self.plain_bounds)
-
-    def between(self, position: PyTree, proposed: PyTree) -> tuple[Real[Array, " d"], Real[Array, " d"]]:
-        """Bounds measure distances in the coordinates in which the polynomial is a sum of squares."""
-        return self.expansion.between(ravel_pytree(position)[0], ravel_pytree(proposed)[0])
-
-    def offset(self, position: PyTree, proposed: PyTree, between: PyTree = None) -> Real[Array, ""]:
-        """Prior and polynomial."""
-        change = self.expansion.change(ravel_pytree(position)[0], ravel_pytree(proposed)[0], between)
-        return super().offset(position, proposed) + change / self.temperature.astype(change.dtype)
+    def known_change(self, position: PyTree, proposed: PyTree, *, with_reach: bool = False) -> KnownChange:
+        """Prior and polynomial; the reach is measured in the coordinates in which that is a sum of squares."""
+        old, new = ravel_pytree(position)[0], ravel_pytree(proposed)[0]
+        step = self.expansion.step(old, new)
+        change = self.expansion.change(old, new, step)
+        offset = self.log_prior_change(position, proposed) + change / self.temperature.astype(change.dtype)
+        if not with_reach:
+            return KnownChange(offset, None)
+        assert self.bounds is not None
+        return KnownChange(offset, self.bounds.reach_of_step(step))
 
     def log_ratios(self, position: PyTree, proposed: PyTree, rows: PyTree) -> Real[Array, " rows"]:
         """What each row adds to the polynomial's log ratio, tempered."""

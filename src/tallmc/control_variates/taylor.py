@@ -9,22 +9,22 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import PyTree, Real
 
-from tallmc.bounds import SmoothBounds
-from tallmc.control_variates.expansion import ControlledPosterior, Expansion, covariance_factor
-from tallmc.derivatives import likelihood_sums
-from tallmc.posterior import Posterior
+from tallmc.control_variates.expansion import ExpandedModel, Expansion, covariance_factor
+from tallmc.control_variates.remainder_bounds import remainder_bounds
+from tallmc.posterior import PlainModel, Rows, SmoothBounds
+from tallmc.posterior.passes import likelihood_sums
 
 
 class Controlled(NamedTuple):
-    """A posterior with its expansion.
+    """A model with its expansion.
 
     Args:
-        posterior: What to sample.
+        model: What chains are shown.
         precision: Second derivative of minus the log density at the expansion's centre, in float64.
         rows_read: Rows that it took.
     """
 
-    posterior: ControlledPosterior
+    model: ExpandedModel
     precision: Real[np.ndarray, "d d"]
     rows_read: int
 
@@ -61,28 +61,29 @@ class Taylor(eqx.Module):
             raise ValueError(f"order must be 1 or 2, got {order!r}")
         self.order, self.at = order, at
 
-    def expand(self, posterior: Posterior, at: PyTree) -> Controlled:
-        """Reads every row once for the sums, and once more for bounds if the posterior has any.
+    def expand(self, model: PlainModel, rows: Rows, at: PyTree) -> Controlled:
+        """Reads every row once for the sums, and once more for bounds if the model has any.
 
         Args:
-            posterior: What to expand.
+            model: What to expand.
+            rows: All rows.
             at: Where.
         """
         flat, unravel = ravel_pytree(jax.tree.map(jnp.asarray, at))
-        data = jax.tree.map(np.asarray, posterior.data)
-        model = eqx.tree_at(lambda p: (p.data, p.bounds), posterior, (None, None), is_leaf=lambda x: x is None)
-        _, gradient, hessian = likelihood_sums(model, unravel, flat, data, curvature=True)
+        unbounded = eqx.tree_at(lambda m: m.bounds, model, None, is_leaf=lambda leaf: leaf is None)
+        _, gradient, hessian = likelihood_sums(unbounded, unravel, flat, rows, curvature=True)
         assert hessian is not None
         if not (np.all(np.isfinite(gradient)) and np.all(np.isfinite(hessian))):
             raise ValueError(
                 "the log likelihood has no finite first and second derivatives where it is to be expanded; choose "
                 "another place with tm.Taylor(at=...), or sample without a control variate"
             )
-        prior = jax.hessian(lambda p: jnp.asarray(posterior.log_prior(unravel(p)), flat.dtype))(flat)
-        precision = -hessian / float(posterior.temperature) - np.asarray(prior, float)
+        prior = jax.hessian(lambda p: jnp.asarray(model.log_prior(unravel(p)), flat.dtype))(flat)
+        precision = -hessian / float(model.temperature) - np.asarray(prior, float)
         expansion = Expansion.of(self.order, flat, gradient, hessian, precision)
-        bounds, rows_read = None, posterior.num_rows
-        if isinstance(posterior.bounds, SmoothBounds) and covariance_factor(precision) is not None:
-            bounds = posterior.bounds.remainder(self.order, flat, np.asarray(expansion.whiten, float), data)
-            rows_read += posterior.num_rows
-        return Controlled(ControlledPosterior(posterior, expansion, bounds), precision, rows_read)
+        bounds, rows_read = None, model.num_rows
+        if isinstance(model.bounds, SmoothBounds) and covariance_factor(precision) is not None:
+            whiten = np.asarray(expansion.whiten, float)
+            bounds = remainder_bounds(model.bounds, self.order, flat, whiten, rows)
+            rows_read += model.num_rows
+        return Controlled(ExpandedModel(model, expansion, bounds), precision, rows_read)

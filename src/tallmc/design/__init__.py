@@ -1,5 +1,6 @@
 """Choose a sequential test before running it."""
 
+from tallmc.acceptance.sequential_test import SequentialTest, sequential_test
 from tallmc.design.acceptance_error import AcceptanceError, acceptance_error, stationary_error
 from tallmc.design.choose import (
     Candidate,
@@ -11,7 +12,6 @@ from tallmc.design.choose import (
     worst_case_candidates,
 )
 from tallmc.diagnostics.moves import Moves, moves_of
-from tallmc.sequential_test import SequentialTest, sequential_test
 
 __all__ = [
     "AcceptanceError",

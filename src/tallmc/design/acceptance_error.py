@@ -8,7 +8,7 @@ from jaxtyping import ArrayLike
 from scipy.interpolate import CubicSpline
 from scipy.special import ndtri
 
-from tallmc.sequential_test import check_boundary, check_epsilon, check_first_fraction, sequential_test
+from tallmc.acceptance.sequential_test import check_boundary, check_epsilon, check_first_fraction, sequential_test
 
 _DRIFT_POINTS = 128
 _PANELS = np.array([0.0, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, np.inf])  # in mu_std, away from the hardest case

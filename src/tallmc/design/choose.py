@@ -12,10 +12,10 @@ from jaxtyping import PyTree
 from scipy.optimize import brentq
 
 from tallmc.acceptance import AustereMH
+from tallmc.acceptance.sequential_test import sequential_test
 from tallmc.design.acceptance_error import acceptance_error
 from tallmc.diagnostics.moves import MoveMoments, Moves, move_moments, moves_of
 from tallmc.posterior import Posterior
-from tallmc.sequential_test import sequential_test
 
 if TYPE_CHECKING:
     from tallmc.run import Run
@@ -127,10 +127,12 @@ def cheapest(candidates: Sequence[Candidate]) -> Candidate:
 
 def trial_moments(posterior: Posterior, moves: "TrialMoves") -> MoveMoments:
     """Moves in any of the forms that `average` takes, and what all rows say of them."""
-    if hasattr(moves, "samples"):
-        return _possible(move_moments(posterior, moves_of(moves)))  # pyright: ignore
+    if isinstance(moves, Run):
+        # Moves of a run with an expansion are judged by what that leaves of the rows.
+        model = moves.session.model if moves.session.model.expanded else posterior.model
+        return _possible(move_moments(model, posterior.rows, moves_of(moves)))
     if isinstance(moves, Moves):
-        return _possible(move_moments(posterior, moves))
+        return _possible(move_moments(posterior.model, posterior.rows, moves))
     pair: Any = moves
     if isinstance(moves, list):  # of pairs, one a move
         pair = jax.tree.map(lambda *leaves: jnp.stack(leaves), *[tuple(move) for move in moves])
@@ -140,7 +142,7 @@ def trial_moments(posterior: Posterior, moves: "TrialMoves") -> MoveMoments:
     change = jax.vmap(posterior.log_prior)(proposed) - jax.vmap(posterior.log_prior)(position)
     count = len(jax.tree.leaves(position)[0])
     offset = np.broadcast_to(np.asarray(change, float), (count,))
-    return _possible(move_moments(posterior, Moves(position, proposed, offset)))
+    return _possible(move_moments(posterior.model, posterior.rows, Moves(position, proposed, offset)))
 
 
 def _possible(moments: MoveMoments) -> MoveMoments:

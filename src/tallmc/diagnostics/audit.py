@@ -1,7 +1,7 @@
 """Were the decisions right? Steps of a run, decided again with all rows."""
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -10,16 +10,15 @@ import numpy as np
 from jaxtyping import Array, PyTree
 from scipy import stats
 
-from tallmc.bounds import RowBounds, WeightedBounds
-from tallmc.diagnostics.moves import Moves, log_ratio_blocks
+from tallmc.diagnostics.moves import Moves
 from tallmc.feed import Feed, IndexedFeed, WeightedFeed
-from tallmc.kernel import Question
-from tallmc.keys import as_key, transition_keys
-from tallmc.metropolis import MetropolisHastings, MetropolisState
-from tallmc.posterior import Posterior
-
-if TYPE_CHECKING:
-    from tallmc.run import Run
+from tallmc.kernel import Kernel, rule_feeds, rule_needs
+from tallmc.metropolis import Asked, MetropolisHastings
+from tallmc.numerics.keys import as_key, transition_keys
+from tallmc.posterior import Model, RowBounds, Rows
+from tallmc.posterior.passes import log_ratio_blocks
+from tallmc.run import Run
+from tallmc.run.chain import Chain, Problem, observe_until_decided
 
 _REPLAYS = 200
 _CONFIDENCE = 0.95
@@ -39,6 +38,7 @@ class Audit:
         probability: Chance to accept it that follows.
         accepted: What the chain did.
         rows_read: Rows that the audit took.
+        parts: For a kernel made of kernels, the audit of each part; the figures above are those of the worst.
     """
 
     error_rate: float
@@ -48,6 +48,7 @@ class Audit:
     probability: np.ndarray
     accepted: np.ndarray
     rows_read: int
+    parts: "tuple[Audit, ...]" = ()
 
     def __str__(self) -> str:
         low, high = self.interval
@@ -58,21 +59,20 @@ class Audit:
 
 
 class _Steps(NamedTuple):
-    """Steps of a run as they were: the test that had just begun, and what came of it."""
+    """Steps of a run as they were: what the rule was asked, and what came of it."""
 
-    states: MetropolisState
-    questions: Question
+    asked: Asked
     accepted: np.ndarray
 
 
-def audit(run: "Run", num_steps: int = 64, rng_key: int | Array = 0) -> Audit:
+def audit(run: Run, num_steps: int = 64, rng_key: int | Array = 0) -> Audit:
     """Decides randomly chosen steps of a run again, with all rows, and says how often the run was wrong.
 
     Proposals are drawn again from the keys of the run, so these are the very steps that its chains were asked about.
 
     Args:
-        run: A run of `tm.MetropolisHastings`.
-        num_steps: Steps to look at; each costs all rows.
+        run: A run of `tm.MetropolisHastings`, or of kernels made of such.
+        num_steps: Steps to look at, shared out among the parts of a kernel; each costs all rows.
         rng_key: Chooses the steps.
 
     Returns:
@@ -86,134 +86,146 @@ def audit(run: "Run", num_steps: int = 64, rng_key: int | Array = 0) -> Audit:
         >>> tm.audit(run).error_rate < 0.2
         True
     """
-    from tallmc.run import Run  # not above: runs hold audits
-
     if not isinstance(run, Run):
         raise ValueError(f"audit needs a run, as tm.sample gives it, not {type(run).__name__}")
-    if not isinstance(run.kernel, MetropolisHastings):
-        raise ValueError(f"audit looks at runs of MetropolisHastings, not of {type(run.kernel).__name__}")
     if isinstance(num_steps, bool) or not isinstance(num_steps, int | np.integer) or num_steps < 1:
         raise ValueError(f"num_steps must be a whole number of at least 1, got {num_steps!r}")
     if run.num_draws < 2:
         raise ValueError("audit needs a run with at least 2 draws of each chain")
-    steps = _replay(run, num_steps, rng_key)
-    moves = Moves(steps.questions.position, steps.questions.proposed, np.asarray(steps.questions.offset, float))
-    rule, posterior = run.kernel.rule, run.posterior
-    totals, beyond = _on_all_rows(posterior, moves, run.feed if rule.wants_weighted_rows else None)
-    tempered = totals * rule.inverse_temperature(posterior.num_rows)
-    probability = np.asarray(rule.acceptance_probability(jnp.asarray(tempered + moves.offset)), float)
-    possible = np.asarray(steps.states.possible) & np.isfinite(totals)
+    parts = run.session.kernel.parts()
+    for part in parts:
+        if not isinstance(part, MetropolisHastings):
+            raise ValueError(f"audit looks at runs of MetropolisHastings, not of {type(part).__name__}")
+        if part.proposal.needs is not None:
+            raise ValueError(f"audit cannot replay {type(part.proposal).__name__}, which reads rows to propose")
+    share = -(-num_steps // len(parts))
+    found = [_audit_part(run, number, part, share, rng_key) for number, part in enumerate(parts)]  # pyright: ignore
+    if len(found) == 1:
+        return found[0]
+    worst = max(found, key=lambda one: (one.interval[0], one.error_rate))
+    return dataclasses.replace(worst, rows_read=sum(one.rows_read for one in found), parts=tuple(found))
+
+
+def _audit_part(run: Run, number: int, kernel: MetropolisHastings, num_steps: int, rng_key: int | Array) -> Audit:
+    steps = _replay(run, number, num_steps, rng_key)
+    question = steps.asked.question
+    moves = Moves(question.position, question.proposed, np.asarray(question.offset, float))
+    model, rows, promise = run.session.model, run.posterior.rows, kernel.rule.promise
+    feed = rule_feeds(run.session.kernel, run.feed)[number]
+    by_bounds = rule_needs(kernel).row_bounds
+    totals, beyond = _on_all_rows(model, rows, moves, feed if by_bounds else None)
+    tempered = totals * promise.inverse_temperature(model.num_rows)
+    probability = np.asarray(promise.formula.probability(jnp.asarray(tempered + moves.offset)), float)
+    possible = np.asarray(steps.asked.possible) & np.isfinite(totals)
     probability = np.where(possible, probability, 0.0)
-    rows_read = len(totals) * posterior.num_rows
-    level = jax.vmap(rule.level)(steps.states.evidence)
-    if rule.wants_weighted_rows:
+    rows_read = len(totals) * model.num_rows
+    if by_bounds:
         measured, errors = "share of steps at which a row breaks its bound", beyond
         error_rate, interval = float(np.mean(errors)), _share_interval(errors)
-    elif level is not None:
+    elif promise.draws_level:
         measured = "share of decisions that all rows would reverse"
+        level = jax.vmap(promise.formula.level)(steps.asked.key_rule, question.offset)
         errors = ((totals > np.asarray(level)) & possible) != steps.accepted
         error_rate, interval = float(np.mean(errors)), _share_interval(errors)
     else:
         measured = "root mean square error of the chance to accept"
-        frequency, replays, extra = _decide_again(run, steps, rng_key)
+        frequency, replays, extra = _decide_again(run, number, kernel, feed, steps, rng_key)
         error_rate, interval = _root_mean_square(frequency, probability, replays)
         rows_read += extra
     return Audit(error_rate, interval, measured, tempered + moves.offset, probability, steps.accepted, rows_read)
 
 
-def _replay(run: "Run", num_steps: int, rng_key: int | Array) -> _Steps:
-    """Begins tests of the run again, from the positions and keys that they had."""
+def _replay(run: Run, number: int, num_steps: int, rng_key: int | Array) -> _Steps:
+    """Asks the questions of the run again, from the positions and keys that they had."""
     generator = np.random.default_rng(np.asarray(jax.random.key_data(as_key(rng_key))))
-    count = run.num_chains * (run.num_draws - 1)
-    which = np.sort(generator.choice(count, min(num_steps, count), replace=False))
+    steps = np.arange(run.num_chains * (run.num_draws - 1))
+    if "part" in run.stats:
+        steps = steps[run.stats["part"][:, 1:].ravel() == number]
+        if not len(steps):
+            raise ValueError(f"audit found no step of part {number} of the kernel; draw more")
+    which = np.sort(generator.choice(steps, min(num_steps, len(steps)), replace=False))
     chain, draw = which // (run.num_draws - 1), 1 + which % (run.num_draws - 1)
     positions, after = (
         jax.tree.map(lambda leaf, at=at: jnp.asarray(leaf[chain, at]), run.samples) for at in (draw - 1, draw)
     )
-    assert run.chains is not None
-    keys, tuned = jax.tree.map(lambda leaf: leaf[chain], (run.chains.key, run.chains.state.tuned))
+    kernel = run.session.kernel
+    rests = jax.vmap(kernel.abandon)(run.chains.state)
+    keys, rests = jax.tree.map(lambda leaf: leaf[chain], (run.chains.key, rests))
     times = jnp.asarray(run.num_warmup + draw, jnp.int32)
-    states, questions = _begin(run.kernel, run.posterior, keys, positions, tuned, times)  # pyright: ignore
+    asked = _ask(kernel, run.session.model, number, keys, positions, rests, times)
     accepted = run.stats["accepted"][chain, draw]
     for before, new, again in zip(
-        *(jax.tree.leaves(tree) for tree in (positions, after, states.proposed)), strict=True
+        *(jax.tree.leaves(tree) for tree in (positions, after, asked.question.proposed)), strict=True
     ):
         start, end, replayed = (np.asarray(leaf)[accepted] for leaf in (before, new, again))
         rounding = 64 * float(jnp.finfo(new.dtype).eps) * np.abs(end)
         if not np.all(np.abs(end - replayed) <= 1e-2 * np.max(np.abs(end - start), initial=0.0) + rounding):
             raise ValueError("this run cannot be replayed: its kernel, keys or draws have been changed since")
-    return _Steps(states, questions, accepted)
+    return _Steps(asked, accepted)
 
 
 @eqx.filter_jit
-def _begin(
-    kernel: MetropolisHastings, posterior: Posterior, keys: Array, positions: PyTree, tuned: PyTree, times: Array
-) -> tuple[MetropolisState, Question]:
-    model = eqx.tree_at(lambda p: p.data, posterior, None)
-
-    def one(key: Array, position: PyTree, tuned: PyTree, time: Array) -> tuple[MetropolisState, Question]:
+def _ask(
+    kernel: Kernel, model: Model, number: int, keys: Array, positions: PyTree, rests: PyTree, times: Array
+) -> Asked:
+    def one(key: Array, position: PyTree, rest: PyTree, time: Array) -> Asked:
         key_kernel, _ = transition_keys(key, time)
-        return kernel.begin(key_kernel, position, tuned, model, time)
+        turn = kernel.turn_of(number, key_kernel, kernel.moved(rest, position))
+        assert isinstance(turn.kernel, MetropolisHastings)
+        return turn.kernel.ask(turn.key, turn.rest, model, time)
 
     with jax.default_matmul_precision("highest"):
-        return jax.vmap(one)(keys, positions, tuned, times)
+        return jax.vmap(one)(keys, positions, rests, times)
 
 
-def _on_all_rows(posterior: Posterior, moves: Moves, feed: Feed | None) -> tuple[np.ndarray, np.ndarray]:
+def _on_all_rows(model: Model, rows: Rows, moves: Moves, feed: Feed | None) -> tuple[np.ndarray, np.ndarray]:
     """Log ratio of all rows, and whether some row breaks the bound that the feed draws it by, for each move."""
     totals, worst, start = np.zeros(len(moves.offset)), np.zeros(len(moves.offset)), 0
     constants = None
     if isinstance(feed, WeightedFeed):
-        assert isinstance(posterior.bounds, RowBounds)
-        constants = np.maximum(float(posterior.bounds.mean) * feed.weights, np.finfo(np.float32).tiny)
-    for values in log_ratio_blocks(posterior, moves):
+        assert isinstance(model.bounds, RowBounds)
+        constants = np.maximum(float(model.bounds.mean) * feed.weights, np.finfo(np.float32).tiny)
+    for values in log_ratio_blocks(model, rows, moves.position, moves.proposed):
         totals += values.sum(axis=1)
         if constants is not None:
             worst = np.maximum(worst, np.max(np.abs(values) / constants[start : start + values.shape[1]], axis=1))
         start += values.shape[1]
     if constants is None:
         return totals, np.zeros(len(totals), bool)
-    reach = jax.vmap(posterior.bounds.reach)(moves.position, moves.proposed)
-    return totals, worst * float(posterior.temperature) > 1.001 * np.asarray(reach, float)
+    reach = jax.vmap(model.bounds.reach)(moves.position, moves.proposed)
+    return totals, worst * float(model.temperature) > 1.001 * np.asarray(reach, float)
 
 
-def _decide_again(run: "Run", steps: _Steps, rng_key: int | Array) -> tuple[np.ndarray, int, int]:
+def _decide_again(
+    run: Run, number: int, kernel: MetropolisHastings, feed: Feed, steps: _Steps, rng_key: int | Array
+) -> tuple[np.ndarray, int, int]:
     """How often the rule accepts each step in fresh tests; how many tests that are, and the rows that they read."""
-    posterior, kernel = run.posterior, run.kernel
-    typical = max(float(run.stats["rows"].mean()), 1.0)
-    replays = int(np.clip(posterior.num_rows / typical, 2, _REPLAYS))
-    feed = run.feed
+    model, rows = run.session.model, run.posterior.rows
+    typical = max(float(run.part_stats(number)["rows"].mean()), 1.0)
+    replays = int(np.clip(model.num_rows / typical, 2, _REPLAYS))
     if not isinstance(feed, WeightedFeed):  # any other needs its rows shuffled; a fresh order for each test needs not
-        feed = IndexedFeed(posterior.num_rows, kernel.batch_size)
-    data = jax.tree.map(jnp.asarray, posterior.data)
-    arranged = eqx.tree_at(lambda p: p.data, posterior, data)
-    if isinstance(feed, WeightedFeed):
-        arranged = eqx.tree_at(lambda p: p.bounds, arranged, WeightedBounds(arranged.bounds))
+        feed = IndexedFeed(model.num_rows, rule_needs(kernel).batch_size)
+    problem = Problem(kernel, model, feed, feed.arrange(rows, 0), jnp.int32(0))
     count = len(steps.accepted)
     which = jnp.repeat(jnp.arange(count), replays)
     keys = jax.random.split(jax.random.fold_in(as_key(rng_key), 2**31), count * replays)
-    accepted, rows = _decide(kernel, arranged, feed, steps.states, steps.questions, which, keys)
-    return np.asarray(accepted).reshape(count, replays).mean(axis=1), replays, int(np.asarray(rows).sum(dtype=np.int64))
+    accepted, seen = _decide(problem, steps.asked, which, keys)
+    return np.asarray(accepted).reshape(count, replays).mean(axis=1), replays, int(np.asarray(seen).sum(dtype=np.int64))
 
 
 @eqx.filter_jit
-def _decide(
-    kernel: Any, posterior: Posterior, feed: Feed, states: PyTree, questions: Question, which: Array, keys: Array
-) -> tuple[Array, Array]:
+def _decide(problem: Problem, asked: Asked, which: Array, keys: Array) -> tuple[Array, Array]:
+    kernel = problem.kernel
+    assert isinstance(kernel, MetropolisHastings)
+
     def one(pair: tuple[Array, Array]) -> tuple[Array, Array]:
         index, key = pair
         key_rule, key_feed = jax.random.split(key)
-        state, question = jax.tree.map(lambda leaf: leaf[index], (states, questions))
-        state = eqx.tree_at(lambda s: s.evidence, state, kernel.rule.init(key_rule, question, posterior))
-
-        def look(carry):
-            state, cursor, _ = carry
-            state, done = kernel.observe(state, posterior, feed.read(posterior.data, cursor))
-            return state, feed.advance(cursor), done
-
-        start = (state, feed.start(key_feed), jnp.bool_(False))
-        state, _, _ = jax.lax.while_loop(lambda carry: ~carry[2], look, start)
-        return kernel.rule.verdict(state.evidence).accept & state.finite & state.possible, state.rows
+        again = dataclasses.replace(jax.tree.map(lambda leaf: leaf[index], asked), key_rule=key_rule)
+        state = kernel.test(kernel.init(again.question.position), again, problem.model)
+        chain = Chain(key, again.question.time, jnp.uint32(0), problem.feed.start(key_feed), state)
+        chain, _, _ = observe_until_decided(problem, chain, jnp.int32(2**31 - 1))
+        return kernel.decide(chain.state), chain.state.rows
 
     with jax.default_matmul_precision("highest"):
         return jax.lax.map(one, (which, keys), batch_size=256)

@@ -1,21 +1,18 @@
 """Moves that a chain would try, and what all rows say of them."""
 
 import dataclasses
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from tallmc.keys import as_key
 from tallmc.metropolis import MetropolisHastings
-from tallmc.posterior import Posterior
-
-if TYPE_CHECKING:
-    from tallmc.run import Run
-
-_ROWS_AT_A_TIME = 8192
+from tallmc.numerics.keys import as_key
+from tallmc.posterior import Model, Rows
+from tallmc.posterior.passes import log_ratio_blocks
+from tallmc.run import Run
 
 
 class Moves(NamedTuple):
@@ -32,12 +29,12 @@ class Moves(NamedTuple):
     offset: np.ndarray
 
 
-def moves_of(run: "Run", num_moves: int = 100, rng_key: int | Array = 0) -> Moves:
+def moves_of(run: Run, num_moves: int = 100, rng_key: int | Array = 0) -> Moves:
     """Fresh proposals from draws of a run, evenly spread over it, at the step size its warm-up found.
 
     Proposals outside the prior's support are left out.
     """
-    kernel, posterior = run.kernel, run.posterior
+    kernel, model = run.kernel, run.session.model
     if not isinstance(kernel, MetropolisHastings):
         raise ValueError(f"moves can be taken from a MetropolisHastings run, not from {type(kernel).__name__}")
     num_draws = run.num_chains * run.num_draws
@@ -46,8 +43,8 @@ def moves_of(run: "Run", num_moves: int = 100, rng_key: int | Array = 0) -> Move
     steps = jnp.ones(len(which)) if run.step_size is None else jnp.asarray(run.step_size[which // run.num_draws])
 
     def propose(key, position, step):
-        move = kernel.proposal.rescaled(step).propose(key, position, posterior)
-        return move.position, posterior.offset(position, move.position) + move.log_ratio
+        move = kernel.proposal.rescaled(step).propose(key, position, model)
+        return move.position, model.known_change(position, move.position).offset + move.log_ratio
 
     proposed, offset = jax.vmap(propose)(jax.random.split(as_key(rng_key), len(which)), position, steps)
     # What the prior rules out is rejected without a look at the data.
@@ -75,10 +72,10 @@ class MoveMoments:
     kurtosis: np.ndarray
 
 
-def move_moments(posterior: Posterior, moves: Moves) -> MoveMoments:
+def move_moments(model: Model, rows: Rows, moves: Moves) -> MoveMoments:
     """Reads every row once, in blocks. Moves that some row makes impossible are NaN throughout."""
     count, mean, powers = 0, np.zeros(len(moves.offset)), np.zeros((3, len(moves.offset)))
-    for values in log_ratio_blocks(posterior, moves):
+    for values in log_ratio_blocks(model, rows, moves.position, moves.proposed):
         size, block_mean = values.shape[1], values.mean(axis=1)
         centred = values - block_mean[:, None]
         squares = centred * centred
@@ -92,16 +89,6 @@ def move_moments(posterior: Posterior, moves: Moves) -> MoveMoments:
         skewness=np.where(variance > 0, powers[1] / count / unit**1.5, 0.0),
         kurtosis=np.where(variance > 0, powers[2] / count / unit**2 - 3, 0.0),
     )
-
-
-def log_ratio_blocks(posterior: Posterior, moves: Moves):
-    """The rows' log ratios of all moves, (moves, rows), block by block, in float64."""
-    compiled = jax.jit(jax.vmap(posterior.log_ratios, in_axes=(0, 0, None)))
-    for start in range(0, posterior.num_rows, _ROWS_AT_A_TIME):
-        rows = jax.tree.map(lambda leaf: jnp.asarray(leaf[start : start + _ROWS_AT_A_TIME]), posterior.data)  # noqa: B023
-        with jax.default_matmul_precision("highest"):
-            values = compiled(moves.position, moves.proposed, rows)
-        yield np.asarray(values, float)
 
 
 def _merge(count, mean, powers, size, block_mean, block):

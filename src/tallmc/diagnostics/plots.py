@@ -10,6 +10,7 @@ from typing import Any
 import arviz_base
 import numpy as np
 
+from tallmc.kernel import rule_needs
 from tallmc.run.result import Run
 
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
@@ -125,7 +126,8 @@ def rows_plot(runs: dict[str, Run]) -> str:
 
 def _row_step(run: Run) -> int:
     """What the numbers of rows that tests read are multiples of."""
-    return run.kernel.batch_size if run.stats["rows"].min() >= run.kernel.batch_size else 1
+    smallest = min(rule_needs(part).batch_size for part in run.kernel.parts())
+    return smallest if run.stats["rows"].min() >= smallest else 1
 
 
 def _row_bins(step: int, num_rows: int) -> np.ndarray:

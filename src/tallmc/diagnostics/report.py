@@ -3,12 +3,14 @@
 import html
 import os
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import tallmc
+from tallmc.console.progress import few
 from tallmc.diagnostics import plots
-from tallmc.progress import few
+from tallmc.kernel import Kernel
+from tallmc.metropolis import MetropolisHastings
 from tallmc.run.result import Run
 
 _STYLE = """
@@ -52,7 +54,7 @@ Healthy chains look like noise around a common level. A chain that drifts, stick
 not converged."""
 
 _COST_LINES: dict[str, Callable[[Run], str]] = {
-    "test": lambda run: type(getattr(run.kernel, "rule", run.kernel)).__name__,
+    "test": lambda run: ", ".join(_test_of(part) for part in run.kernel.parts()),
     "chains, draws of each": lambda run: f"{run.num_chains}, {run.num_draws:,}",
     "proposals accepted": lambda run: f"{100 * run.summary().costs['acceptance']:.1f} %",
     "rows per test, mean": lambda run: few(run.summary().costs["rows_mean"]),
@@ -109,7 +111,7 @@ def write_report(runs: dict[str, Run], path: str | os.PathLike[str], title: str 
         f"<h2>Marginal distributions</h2><p>{_MARGINALS} {shown}</p>{_image(plots.marginal_plot(runs))}",
         f"<h2>Rows read by each test</h2><p>{_ROWS}</p>{_image(plots.rows_plot(runs))}",
         f"<h2>Traces</h2><p>{_TRACES} {shown}</p>{traces}",
-        f"<footer>Written by tallmc {html.escape(tallmc.__version__)}.</footer>",
+        f"<footer>Written by tallmc {html.escape(version('tallmc'))}.</footer>",
     ]
     target = Path(path)
     target.write_text(_page(title, "\n".join(body)), encoding="utf-8")
@@ -160,6 +162,10 @@ def _costs(runs: dict[str, Run]) -> str:
     return (
         f"<div class='wide'><table><thead><tr><th></th>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table></div>"
     )
+
+
+def _test_of(part: Kernel) -> str:
+    return type(part.rule if isinstance(part, MetropolisHastings) else part).__name__
 
 
 def _shown(num_coordinates: int) -> str:

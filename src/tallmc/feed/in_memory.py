@@ -1,14 +1,16 @@
 """Contiguous windows of data that was shuffled once: the fast feed."""
 
 import math
+from typing import ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int, PyTree
+from jaxtyping import Array, Int, PyTree
 
-from tallmc.feed.base import Feed, Window, check_sizes
+from tallmc.feed.contract import Feed, Needs, Window, check_sizes
+from tallmc.posterior import Model, Rows
 
 _MAX_STRIDES = 1024
 
@@ -32,6 +34,7 @@ class InMemoryFeed(Feed):
         batch_size: Rows in a window; one above `num_rows` means all rows.
     """
 
+    shuffled: ClassVar = True
     num_rows: int = eqx.field(static=True)
     batch_size: int = eqx.field(static=True)
     strides: Int[Array, " strides"]
@@ -41,13 +44,19 @@ class InMemoryFeed(Feed):
         self.batch_size = check_sizes(num_rows, batch_size)
         self.strides = jnp.asarray(_coprime_strides(self.num_windows), jnp.int32)
 
-    def arrange(self, data: PyTree, seed: int) -> PyTree:
+    @classmethod
+    def of(cls, rows: Rows, needs: Needs, model: Model) -> "InMemoryFeed":
+        """Windows of the size that is needed."""
+        del model
+        return cls(rows.num_rows, needs.batch_size)
+
+    def arrange(self, rows: Rows, seed: int, widest: int = 0) -> PyTree:
         """Shuffles the rows, and repeats the first ones at the end so that no window has to wrap around."""
         order = np.random.default_rng(seed).permutation(self.num_rows)
-        order = np.concatenate([order, order[: self.batch_size - 1]])
-        return jax.tree.map(lambda leaf: jnp.asarray(leaf[order]), data)
+        order = np.concatenate([order, order[: max(self.batch_size, widest) - 1]])
+        return jax.tree.map(jnp.asarray, rows.take(order))
 
-    def start(self, key: Array, every_row: Bool[Array, ""] | None = None) -> _Cursor:
+    def start(self, key: Array, every_row: PyTree = None) -> _Cursor:
         """Cuts the ring at a random row and picks a random first window and stride."""
         del every_row
         bits = jax.random.bits(key, (3,), jnp.uint32)
@@ -64,12 +73,13 @@ class InMemoryFeed(Feed):
         index = jnp.where(index >= self.num_windows, index - self.num_windows, index)
         return _Cursor(cursor.offset, index, cursor.stride)
 
-    def read(self, data: PyTree, cursor: _Cursor) -> Window:
+    def read(self, stage: PyTree, cursor: _Cursor, round_: Int[Array, ""]) -> Window:
         """A slice; only the ring's last window can be partial."""
+        del round_
         position = cursor.index * self.batch_size
         first = cursor.offset + position
         first = jnp.where(first >= self.num_rows, first - self.num_rows, first)
-        rows = jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, first, self.batch_size), data)
+        rows = jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, first, self.batch_size), stage)
         if self.num_rows % self.batch_size:
             count = jnp.minimum(self.batch_size, self.num_rows - position)
         else:  # no window is partial, and a compiler that knows it masks nothing

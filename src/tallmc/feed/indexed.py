@@ -3,9 +3,10 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Int, PyTree, UInt32
+from jaxtyping import Array, Int, PyTree, UInt32
 
-from tallmc.feed.base import Feed, Window, check_sizes
+from tallmc.feed.contract import Feed, Needs, Window, check_sizes
+from tallmc.posterior import Model, Rows
 
 _ROUNDS = 6
 
@@ -33,12 +34,18 @@ class IndexedFeed(Feed):
         self.num_rows = num_rows
         self.batch_size = check_sizes(num_rows, batch_size)
 
-    def arrange(self, data: PyTree, seed: int) -> PyTree:
-        """Nothing to lay out: any row can be gathered."""
-        del seed
-        return jax.tree.map(jnp.asarray, data)
+    @classmethod
+    def of(cls, rows: Rows, needs: Needs, model: Model) -> "IndexedFeed":
+        """Windows of the size that is needed."""
+        del model
+        return cls(rows.num_rows, needs.batch_size)
 
-    def start(self, key: Array, every_row: Bool[Array, ""] | None = None) -> _Cursor:
+    def arrange(self, rows: Rows, seed: int, widest: int = 0) -> PyTree:
+        """Nothing to lay out: any row can be gathered."""
+        del seed, widest
+        return jax.tree.map(jnp.asarray, rows.all())
+
+    def start(self, key: Array, every_row: PyTree = None) -> _Cursor:
         """Draws the keys of a fresh permutation."""
         del every_row
         return _Cursor(jnp.int32(0), jax.random.bits(key, (_ROUNDS,), jnp.uint32))
@@ -47,11 +54,12 @@ class IndexedFeed(Feed):
         """Moves on along the permutation."""
         return _Cursor(cursor.seen + self.batch_size, cursor.round_keys)
 
-    def read(self, data: PyTree, cursor: _Cursor) -> Window:
+    def read(self, stage: PyTree, cursor: _Cursor, round_: Int[Array, ""]) -> Window:
         """Gathers the next rows of the permutation."""
+        del round_
         ranks = cursor.seen + jnp.arange(self.batch_size, dtype=jnp.int32)
         indices = self._permute(jnp.minimum(ranks, self.num_rows - 1).astype(jnp.uint32), cursor.round_keys)
-        rows = jax.tree.map(lambda leaf: leaf[indices.astype(jnp.int32)], data)
+        rows = jax.tree.map(lambda leaf: leaf[indices.astype(jnp.int32)], stage)
         count = jnp.clip(self.num_rows - cursor.seen, 0, self.batch_size)
         return Window(rows, count, self.batch_size)
 

@@ -1,14 +1,17 @@
 """Rows drawn in proportion to what they can say."""
 
+from typing import ClassVar
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, PyTree, Real
 
-from tallmc.alias import AliasTable
-from tallmc.feed.base import Feed, Window, check_sizes
-from tallmc.keys import words_from
+from tallmc.feed.alias import AliasTable
+from tallmc.feed.contract import Drawn, Feed, Needs, Window, check_sizes
+from tallmc.numerics.keys import words_from
+from tallmc.posterior import Model, RowBounds, Rows
 
 
 class _Cursor(eqx.Module):
@@ -30,6 +33,7 @@ class WeightedFeed(Feed):
         weights: One for each row, not negative.
     """
 
+    drawn: ClassVar = Drawn.BY_WEIGHT
     num_rows: int = eqx.field(static=True)
     batch_size: int = eqx.field(static=True)
     table: AliasTable
@@ -51,24 +55,37 @@ class WeightedFeed(Feed):
         scales = np.asarray(self.scales, float)
         return np.divide(1, scales, out=np.zeros_like(scales), where=scales > 0)
 
-    def arrange(self, data: PyTree, seed: int) -> PyTree:
-        """Nothing to lay out: any row can be gathered."""
-        del seed
-        return jax.tree.map(jnp.asarray, data)
+    @classmethod
+    def of(cls, rows: Rows, needs: Needs, model: Model) -> "WeightedFeed":
+        """Weighs rows by their bounds, which takes one reading of them all."""
+        if not isinstance(model.bounds, RowBounds):
+            raise ValueError("WeightedFeed weighs rows by posterior.bounds, and this posterior has none for each row")
+        return cls(rows.num_rows, needs.batch_size, model.bounds.constants(rows))
 
-    def start(self, key: Array, every_row: Bool[Array, ""] | None = None) -> _Cursor:
+    @property
+    def setup_rows(self) -> int:
+        """Every row was read once to weigh it."""
+        return self.num_rows
+
+    def arrange(self, rows: Rows, seed: int, widest: int = 0) -> PyTree:
+        """Nothing to lay out: any row can be gathered."""
+        del seed, widest
+        return jax.tree.map(jnp.asarray, rows.all())
+
+    def start(self, key: Array, every_row: PyTree = None) -> _Cursor:
         """A key for the rows of this test."""
         return _Cursor(key, jnp.int32(0), jnp.bool_(False) if every_row is None else every_row)
 
     def advance(self, cursor: _Cursor) -> _Cursor:
-        """Moves on."""
+        """The next rows of the same test."""
         return _Cursor(cursor.key, cursor.seen + self.batch_size, cursor.every_row)
 
-    def read(self, data: PyTree, cursor: _Cursor) -> Window:
+    def read(self, stage: PyTree, cursor: _Cursor, round_: Int[Array, ""]) -> Window:
         """Gathers rows: drawn ones, or the next ones in order."""
+        del round_
         # A branch, not a choice of two results: what comes out of it is computed once, not for each number of a row.
         indices = jax.lax.cond(cursor.every_row, lambda: self._in_order(cursor), lambda: self._drawn(cursor))
-        rows = jax.tree.map(lambda leaf: leaf[indices], data)
+        rows = jax.tree.map(lambda leaf: leaf[indices], stage)
         left = jnp.clip(self.num_rows - cursor.seen, 0, self.batch_size)
         count = jnp.where(cursor.every_row, left, self.batch_size).astype(jnp.int32)
         scale = jnp.where(cursor.every_row, 1, self.scales[indices])

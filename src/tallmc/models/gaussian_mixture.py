@@ -6,9 +6,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Real
 
-from tallmc.bounds import Bounds
 from tallmc.models.columns import NormalPrior, Numbers, float_column
 from tallmc.posterior import Posterior
+from tallmc.posterior.bounds import Bounds
 
 _TRUE_POSITION = (0.0, 1.0)
 _COMPONENT_VARIANCE = 2.0

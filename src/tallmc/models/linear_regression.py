@@ -5,10 +5,10 @@ from typing import ClassVar
 import jax.numpy as jnp
 from jaxtyping import Array, Real
 
-from tallmc.linear_predictor import Link
 from tallmc.models.columns import Numbers, positive_number
 from tallmc.models.regression import regression, regression_columns
 from tallmc.posterior import Posterior
+from tallmc.posterior.linear_predictor import Link
 
 
 class NormalLink(Link):

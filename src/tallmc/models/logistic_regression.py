@@ -7,10 +7,10 @@ import jax
 import numpy as np
 from jaxtyping import Array, Real
 
-from tallmc.linear_predictor import Link
 from tallmc.models.columns import Numbers, check_binary
 from tallmc.models.regression import regression, regression_columns
 from tallmc.posterior import Posterior
+from tallmc.posterior.linear_predictor import Link
 
 
 class LogisticLink(Link):

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Real
 
-from tallmc.linear_predictor import Link
 from tallmc.models.columns import Numbers, refuse_nan
 from tallmc.models.regression import regression, regression_columns
 from tallmc.posterior import Posterior
+from tallmc.posterior.linear_predictor import Link
 
 _NUM_TERMS = 10  # of a series in powers of at most 0.025: enough for float64
 

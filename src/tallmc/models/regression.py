@@ -4,10 +4,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from tallmc.bounds import LinearBounds
-from tallmc.linear_predictor import LinearPredictor, Link
 from tallmc.models.columns import NormalPrior, Numbers, float_column
-from tallmc.posterior import Posterior
+from tallmc.models.linear_bounds import LinearBounds
+from tallmc.posterior import Posterior, RowsInMemory
+from tallmc.posterior.linear_predictor import LinearPredictor, Link
 
 Columns = dict[str, Array | np.ndarray]
 
@@ -31,5 +31,6 @@ def regression(link: Link, columns: Columns, prior_precision: Numbers, temperatu
         raise ValueError(
             f"prior_precision has shape {precision.shape}; pass one number, or {num_columns} of them, one a column of X"
         )
-    likelihood, bounds = LinearPredictor(link), LinearBounds(link, columns)
-    return Posterior(likelihood, columns, NormalPrior(precision), temperature, bounds)
+    rows = RowsInMemory(columns)
+    likelihood, bounds = LinearPredictor(link), LinearBounds(link, rows)
+    return Posterior(likelihood, rows, NormalPrior(precision), temperature, bounds)

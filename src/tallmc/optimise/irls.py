@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import PyTree
 from threadpoolctl import ThreadpoolController
 
+from tallmc.console.progress import is_watched, stop_on_interrupt
 from tallmc.optimise.contract import Problem
 from tallmc.optimise.direction_test import DirectionTest, SplitHalves
 from tallmc.optimise.exact_update import exact_update
@@ -15,7 +16,6 @@ from tallmc.optimise.progress import progress_line
 from tallmc.optimise.result import OptimiseResult
 from tallmc.optimise.state import Options, Search
 from tallmc.optimise.tested_update import tested_update
-from tallmc.progress import is_watched, stop_on_interrupt
 
 
 def irls(

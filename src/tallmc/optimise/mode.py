@@ -11,13 +11,12 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, PyTree
 
-from tallmc import checks
-from tallmc.derivatives import likelihood_sums, padded_blocks
-from tallmc.linear_predictor import LinearPredictor
 from tallmc.optimise.contract import Problem, Sums
 from tallmc.optimise.irls import irls, renamed
 from tallmc.optimise.result import OptimiseResult
-from tallmc.posterior import Posterior
+from tallmc.posterior import Model, Posterior, RowsInMemory, checks
+from tallmc.posterior.linear_predictor import LinearPredictor
+from tallmc.posterior.passes import influences, likelihood_sums
 
 
 class NegativeLogDensity(Problem):
@@ -34,22 +33,20 @@ class NegativeLogDensity(Problem):
         flat, self.unravel = ravel_pytree(like)
         self.dtype = flat.dtype
         self.dimension = len(flat)
-        self.data = jax.tree.map(np.asarray, posterior.data)
-        # Data is handed to compiled code block by block, never as a part of it.
-        self.model = eqx.tree_at(lambda p: p.data, posterior, None)
+        self.data = jax.tree.map(np.asarray, posterior.rows.all())
+        self.model = posterior.model
 
     def sums(self, position: np.ndarray, rows: PyTree, *, curvature: bool) -> Sums:
         """Loss, gradient and Hessian; each compiled block in the position's precision, their sum in float64."""
         flat, beta = jnp.asarray(position, self.dtype), 1 / float(self.model.temperature)
-        value, slope, hessian = likelihood_sums(self.model, self.unravel, flat, rows, curvature=curvature)
-        count = len(jax.tree.leaves(rows)[0])
-        return Sums(count, -beta * value, beta * slope, None if hessian is None else -beta * hessian)
+        block = RowsInMemory(rows)
+        value, slope, hessian = likelihood_sums(self.model, self.unravel, flat, block, curvature=curvature)
+        return Sums(block.num_rows, -beta * value, beta * slope, None if hessian is None else -beta * hessian)
 
     def influences(self, position: np.ndarray, rows: PyTree, along: np.ndarray, step: np.ndarray) -> np.ndarray:
         """By directional derivatives, which cost about as much as the likelihood itself."""
         flat, ahead, moved = (jnp.asarray(vector, self.dtype) for vector in (position, along, step))
-        parts = [_influences(self.model, self.unravel, flat, ahead, moved, block) for block, _ in padded_blocks(rows)]
-        return np.concatenate([np.asarray(part) for part in parts])[: len(jax.tree.leaves(rows)[0])]
+        return influences(self.model, self.unravel, flat, ahead, moved, RowsInMemory(rows))
 
     def prior(self, position: np.ndarray) -> Sums:
         """The log prior and its derivatives."""
@@ -108,10 +105,10 @@ def mode(posterior: Posterior, init: PyTree = None, *, epsilon: float = 0.01, **
 
 def default_start(posterior: Posterior) -> Array:
     """Zeros, one for each column of the only matrix in the data."""
-    matrices = [leaf for leaf in jax.tree.leaves(posterior.data) if leaf.ndim == 2]
+    matrices = [leaf for leaf in jax.tree.leaves(posterior.rows.like) if len(leaf.shape) == 1]
     if len(matrices) != 1:
         raise ValueError("init is missing; pass a position to start from, such as init=jnp.zeros(num_coordinates)")
-    num_columns = matrices[0].shape[1]
+    num_columns = matrices[0].shape[0]
     start = jnp.zeros(num_columns)
     trouble = checks.trouble_with(posterior, start)
     if trouble is not None and trouble.cause is not None:
@@ -124,21 +121,7 @@ def default_start(posterior: Posterior) -> Array:
 
 
 @eqx.filter_jit
-def _influences(model: Posterior, unravel: Callable, flat: Array, along: Array, step: Array, rows: PyTree) -> Array:
-    def losses(position: Array) -> Array:
-        values = model.log_likelihoods(unravel(position), rows)
-        return -values / model.temperature.astype(values.dtype)
-
-    def slopes(position: Array) -> Array:
-        return jax.jvp(losses, (position,), (along,))[1]
-
-    with jax.default_matmul_precision("highest"):
-        slope, curvature = jax.jvp(slopes, (flat,), (step,))
-    return -slope - curvature
-
-
-@eqx.filter_jit
-def _prior(model: Posterior, unravel: Callable, flat: Array) -> tuple:
+def _prior(model: Model, unravel: Callable, flat: Array) -> tuple:
     def loss(position: Array) -> Array:
         return -jnp.asarray(model.log_prior(unravel(position)), flat.dtype)
 

@@ -10,11 +10,11 @@ from collections.abc import Iterable
 import numpy as np
 from jaxtyping import PyTree
 
-from tallmc.checks import check_data
 from tallmc.optimise.acceleration import Anderson
 from tallmc.optimise.contract import Problem, Sums
 from tallmc.optimise.direction_test import DirectionTest
 from tallmc.optimise.halved_rows import HalvedRows
+from tallmc.posterior.checks import check_data
 
 LARGEST_LOOK = 0.25  # beyond this share of the rows, all of them cost less than more tests
 _MOST_HALVINGS = 40

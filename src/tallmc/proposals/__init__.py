@@ -1,7 +1,8 @@
 """Where to go next: one file a proposal. Proposals know nothing of acceptance rules."""
 
+from tallmc.proposals.contract import Move, Proposal
 from tallmc.proposals.crank_nicolson import CrankNicolson
 from tallmc.proposals.mala import MALA
 from tallmc.proposals.random_walk import RandomWalk
 
-__all__ = ["MALA", "CrankNicolson", "RandomWalk"]
+__all__ = ["MALA", "CrankNicolson", "Move", "Proposal", "RandomWalk"]

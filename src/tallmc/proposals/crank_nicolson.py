@@ -7,11 +7,11 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, PyTree, Real
 
-from tallmc.arithmetic import matvec
-from tallmc.kernel import Move, Proposal
-from tallmc.posterior import Posterior
+from tallmc.numerics.arithmetic import matvec, rounded
+from tallmc.posterior import Model
+from tallmc.proposals.contract import Move, Proposal
 from tallmc.proposals.factors import check_factor
-from tallmc.tuning import BestOfGrid, Tuning
+from tallmc.proposals.tuning import BestOfGrid, Tuning
 
 _BETAS = (-0.85, -0.96, 1.0, 0.85, 0.7, 0.5, 0.35, 0.2, 0.1, 0.05)
 
@@ -59,16 +59,16 @@ class CrankNicolson(Proposal):
         )
         self.beta = jnp.asarray(beta, dtype)
 
-    def propose(self, key: Array, position: PyTree, posterior: Posterior) -> Move:
+    def propose(self, key: Array, position: PyTree, model: Model) -> Move:
         """The steps balance for the normal distribution: the ratio of proposals is its density ratio, inverted."""
-        del posterior
+        del model
         flat, unravel = ravel_pytree(position)
         mean, cholesky, whiten, beta = (
             leaf.astype(flat.dtype) for leaf in (self.mean, self.cholesky, self.whiten, self.beta)
         )
         noise = jax.random.normal(key, flat.shape, flat.dtype)
         away = flat - mean
-        proposed = mean + (_correlation(beta) * away + beta * matvec(cholesky, noise))
+        proposed = mean + (rounded(_correlation(beta) * away) + rounded(beta * matvec(cholesky, noise)))
         # From the rounded position, for that is where the chain would be.
         old, new = matvec(whiten, away), matvec(whiten, proposed - mean)
         return Move(unravel(proposed), jnp.sum((new - old) * (new + old)) / 2)
@@ -83,9 +83,9 @@ class CrankNicolson(Proposal):
         betas = jnp.asarray(_BETAS, self.beta.dtype)
         return BestOfGrid(betas / self.beta, _correlation(betas))
 
-    def check(self, position: PyTree, posterior: Posterior) -> None:
+    def check(self, position: PyTree, model: Model) -> None:
         """The mean must fit the number of coordinates."""
-        del posterior
+        del model
         size = ravel_pytree(position)[0].size
         if self.mean.size != size:
             raise ValueError(f"CrankNicolson is for {self.mean.size} coordinates but a position has {size}")

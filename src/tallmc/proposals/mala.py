@@ -7,12 +7,12 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, PyTree, Real
 
-from tallmc.arithmetic import matvec
-from tallmc.control_variates import ControlledPosterior
-from tallmc.kernel import Move, Proposal
-from tallmc.posterior import Posterior
+from tallmc.control_variates import ExpandedModel
+from tallmc.numerics.arithmetic import matvec
+from tallmc.posterior import Model
+from tallmc.proposals.contract import Move, Proposal
 from tallmc.proposals.factors import check_factor
-from tallmc.tuning import TowardsAcceptance, Tuning
+from tallmc.proposals.tuning import TowardsAcceptance, Tuning
 
 
 class MALA(Proposal):
@@ -44,18 +44,18 @@ class MALA(Proposal):
             check_factor("MALA's cholesky", factor)
             self.cholesky, self.whiten = jnp.asarray(factor, dtype), jnp.asarray(np.linalg.inv(factor), dtype)
 
-    def propose(self, key: Array, position: PyTree, posterior: Posterior) -> Move:
+    def propose(self, key: Array, position: PyTree, model: Model) -> Move:
         """Draws a step and weighs it against the step back."""
-        assert isinstance(posterior, ControlledPosterior)
+        assert isinstance(model, ExpandedModel)
         flat, unravel = ravel_pytree(position)
         step = self.step_size.astype(flat.dtype)
         eye = jnp.eye(flat.size, dtype=flat.dtype)
         factor, whiten = (eye if m is None else m.astype(flat.dtype) for m in (self.cholesky, self.whiten))
         noise = jax.random.normal(key, flat.shape, flat.dtype)
-        uphill = matvec(factor.T, posterior.drift(position))
+        uphill = matvec(factor.T, model.drift(position))
         proposed = flat + matvec(factor, step * step / 2 * uphill + step * noise)
         moved = matvec(whiten, proposed - flat)
-        back = matvec(factor.T, posterior.drift(unravel(proposed)))
+        back = matvec(factor.T, model.drift(unravel(proposed)))
         there = jnp.sum((moved - step * step / 2 * uphill) ** 2)
         returning = jnp.sum((moved + step * step / 2 * back) ** 2)
         return Move(unravel(proposed), (there - returning) / (2 * step * step))
@@ -68,9 +68,9 @@ class MALA(Proposal):
         """Langevin steps are best at .574 where a random walk is at .234; in proportion for other rules."""
         return TowardsAcceptance(min(0.574 * target_acceptance / 0.234, 0.8))
 
-    def check(self, position: PyTree, posterior: Posterior) -> None:
+    def check(self, position: PyTree, model: Model) -> None:
         """Needs an expansion with a slope, and a factor that fits."""
-        if not isinstance(posterior, ControlledPosterior) or posterior.expansion.order < 2:
+        if not isinstance(model, ExpandedModel) or model.expansion.order < 2:
             raise ValueError(
                 "MALA takes its gradients from a Taylor expansion of order 2; pass control_variate=tm.Taylor(order=2)"
             )

@@ -9,9 +9,9 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, PyTree, Real
 
-from tallmc.arithmetic import matvec, rounded
-from tallmc.kernel import Move, Proposal
-from tallmc.posterior import Posterior
+from tallmc.numerics.arithmetic import matvec, rounded
+from tallmc.posterior import Model
+from tallmc.proposals.contract import Move, Proposal
 from tallmc.proposals.factors import check_factor
 
 
@@ -38,9 +38,9 @@ class RandomWalk(Proposal):
         _check_scale(array)
         self.scale = jnp.asarray(array, jnp.result_type(float))
 
-    def propose(self, key: Array, position: PyTree, posterior: Posterior) -> Move:
+    def propose(self, key: Array, position: PyTree, model: Model) -> Move:
         """Draws a step; the walk is symmetric, so its log ratio is zero."""
-        del posterior
+        del model
         flat, unravel = ravel_pytree(position)
         noise = jax.random.normal(key, flat.shape, flat.dtype)
         scale = self.scale.astype(flat.dtype)
@@ -51,9 +51,9 @@ class RandomWalk(Proposal):
         """Steps `step_size` times as long."""
         return eqx.tree_at(lambda walk: walk.scale, self, self.scale * step_size)
 
-    def check(self, position: PyTree, posterior: Posterior) -> None:
+    def check(self, position: PyTree, model: Model) -> None:
         """The scale must fit the number of coordinates."""
-        del posterior
+        del model
         size = ravel_pytree(position)[0].size
         if self.scale.ndim and self.scale.shape[-1] != size:
             raise ValueError(

@@ -1,7 +1,8 @@
-"""Running chains. All side effects (clocks, progress, signals) live here."""
+"""The engine: moves chains, keeps their draws, and says what they cost."""
 
+from tallmc.run.convergence import ConvergenceWarning
 from tallmc.run.drivers import ChainByChain, Driver, Together
 from tallmc.run.result import Run
-from tallmc.run.sample import sample
+from tallmc.run.session import Session
 
-__all__ = ["ChainByChain", "Driver", "Run", "Together", "sample"]
+__all__ = ["ChainByChain", "ConvergenceWarning", "Driver", "Run", "Session", "Together"]

@@ -7,31 +7,49 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int, PyTree
+from jaxtyping import Array, Bool, Int, PyTree, UInt32
 
 from tallmc.feed import Feed
 from tallmc.kernel import Kernel
-from tallmc.keys import transition_keys
-from tallmc.posterior import Posterior
+from tallmc.numerics.keys import transition_keys
+from tallmc.posterior import Model
 from tallmc.run.records import Draw
 
 _RESTARTED = np.uint32(2**32 - 1)  # no chain makes so many transitions
 
 
 class Problem(NamedTuple):
-    """What does not change during a run. `posterior.data` is arranged by the feed."""
+    """What does not change while chains move.
+
+    Args:
+        kernel: Moves them.
+        model: What they are asked about.
+        feed: Which rows they see next.
+        stage: What the feed reads from: rows that are on the device now.
+        num_warmup: Transitions of each chain before its first draw.
+    """
 
     kernel: Kernel
-    posterior: Posterior
+    model: Model
     feed: Feed
+    stage: PyTree
     num_warmup: Int[Array, ""]
 
 
 class Chain(NamedTuple):
-    """All that a chain needs to go on: a pytree of arrays, the same between any two rounds."""
+    """All that a chain needs to go on: a pytree of arrays, the same between any two rounds.
+
+    Args:
+        key: Transition t draws only from `fold_in(key, t)`, however it is scheduled.
+        finished: Transitions so far, warm-up included.
+        round: Rounds so far; wraps around.
+        cursor: Which rows its test sees next.
+        state: The kernel's, in a test.
+    """
 
     key: Array
-    finished: Int[Array, ""]  # transitions so far, warm-up included
+    finished: Int[Array, ""]
+    round: UInt32[Array, ""]
     cursor: PyTree
     state: PyTree
 
@@ -49,39 +67,60 @@ def _at_full_precision(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @_at_full_precision
 def start_chain(problem: Problem, key: Array, position: PyTree) -> Chain:
-    """A chain before its first round. Transition t draws only from `fold_in(key, t)`, however it is scheduled."""
-    key_kernel, key_feed = transition_keys(key, jnp.int32(0))
-    state = problem.kernel.init(key_kernel, position, problem.posterior)
-    return Chain(key, jnp.int32(0), problem.feed.start(key_feed, problem.kernel.every_row(state)), state)
+    """A chain before its first round."""
+    start, zero = problem.kernel.init(position), jnp.int32(0)
+    return _begin(problem, Chain(key, zero, jnp.uint32(0), None, None), start, *transition_keys(key, zero))
 
 
 @_at_full_precision
 def restart_chain(problem: Problem, chain: Chain) -> Chain:
     """The chain with its test begun anew: what it had gathered belongs to another expansion of the posterior."""
-    key_kernel, key_feed = transition_keys(jax.random.fold_in(chain.key, _RESTARTED), chain.finished)
-    state = problem.kernel.restart(key_kernel, chain.state, problem.posterior, chain.finished)
-    cursor = problem.feed.start(key_feed, problem.kernel.every_row(state))
-    return Chain(chain.key, chain.finished, cursor, state)
+    keys = transition_keys(jax.random.fold_in(chain.key, _RESTARTED), chain.finished)
+    return _begin(problem, chain, problem.kernel.abandon(chain.state), *keys)
+
+
+def _begin(problem: Problem, chain: Chain, rest: PyTree, key_kernel: Array, key_feed: Array) -> Chain:
+    state = problem.kernel.begin(key_kernel, rest, problem.model, chain.finished)
+    cursor = problem.feed.start(key_feed, problem.kernel.wants_every_row(state))
+    return chain._replace(cursor=cursor, state=state)
 
 
 @_at_full_precision
 def observe_window(problem: Problem, chain: Chain) -> tuple[Chain, Bool[Array, ""]]:
     """One round: shows the chain the window at its cursor. Returns whether its test is decided."""
-    window = problem.feed.read(problem.posterior.data, chain.cursor)
-    state, done = problem.kernel.observe(chain.state, problem.posterior, window)
-    return chain._replace(cursor=problem.feed.advance(chain.cursor), state=state), done
+    window = problem.feed.read(problem.stage, chain.cursor, chain.round)
+    state, done = problem.kernel.observe(chain.state, problem.model, window)
+    cursor = problem.feed.advance(chain.cursor)
+    return chain._replace(round=chain.round + jnp.uint32(1), cursor=cursor, state=state), done
+
+
+def observe_until_decided(
+    problem: Problem, chain: Chain, rounds: Int[Array, ""]
+) -> tuple[Chain, Bool[Array, ""], Int[Array, ""]]:
+    """Shows the chain windows until its test is decided, or so many rounds are over: the loop behind every test.
+
+    Returns:
+        The chain, whether its test is decided, and the rounds that are left.
+    """
+    Carry = tuple[Chain, Bool[Array, ""], Int[Array, ""]]
+
+    def undecided(carry: Carry) -> Bool[Array, ""]:
+        return ~carry[1] & (carry[2] > 0)
+
+    def look(carry: Carry) -> Carry:
+        return (*observe_window(problem, carry[0]), carry[2] - 1)
+
+    return jax.lax.while_loop(undecided, look, (chain, jnp.bool_(False), rounds))
 
 
 @_at_full_precision
 def conclude_transition(problem: Problem, chain: Chain) -> tuple[Chain, Draw]:
     """Acts on a decided test: the draw it gives, and the chain at the start of the next test."""
-    kernel, posterior, feed, num_warmup = problem
-    key_kernel, key_feed = transition_keys(chain.key, chain.finished + 1)
-    gain = _gain(chain.finished, num_warmup)
-    state, info = kernel.conclude(key_kernel, chain.state, posterior, chain.finished + 1, gain)
+    kernel, finished = problem.kernel, chain.finished + 1
+    rest, info = kernel.settle(chain.state, _gain(chain.finished, problem.num_warmup))
     stats = {"accepted": info.accepted, "rows": info.rows, "nonfinite": info.nonfinite, **info.stats}
-    cursor = feed.start(key_feed, kernel.every_row(state))
-    return Chain(chain.key, chain.finished + 1, cursor, state), Draw(kernel.position(state), stats)
+    chain = _begin(problem, chain._replace(finished=finished), rest, *transition_keys(chain.key, finished))
+    return chain, Draw(kernel.position(rest), stats)
 
 
 def draw_like(problem: Problem, chain: Chain) -> Draw:
@@ -89,7 +128,17 @@ def draw_like(problem: Problem, chain: Chain) -> Draw:
     return jax.eval_shape(lambda c: conclude_transition(problem, c)[1], chain)
 
 
+def positions(problem: Problem, chains: Chain) -> PyTree:
+    """Where stacked chains are."""
+    kernel = problem.kernel
+    return jax.vmap(lambda state: kernel.position(kernel.abandon(state)))(chains.state)
+
+
 def _gain(transition: Int[Array, ""], num_warmup: Int[Array, ""]) -> Array:
-    """How strongly warm-up still listens: Robbins-Monro gains, and nothing once it is over."""
+    """How strongly warm-up still listens: Robbins-Monro gains, and nothing once it is over.
+
+    An exponent between 1/2 and 1 makes the step size converge; 0.6 forgets a bad start soon. At a factor of 3 the first
+    rejections halve a step that is far too long.
+    """
     gain = 3.0 * (transition + 1).astype(jnp.result_type(float)) ** -0.6
     return jnp.where(transition < num_warmup, gain, 0.0)

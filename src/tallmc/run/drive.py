@@ -1,107 +1,130 @@
-"""The host loop: blocks of transitions, and between them progress, Ctrl-C, and a look at where the chains are."""
+"""The host loop: blocks of transitions, and between them progress, Ctrl-C, draws to the sink, and pauses in warm-up."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
 
-from tallmc.control_variates import Controlled
+from tallmc.console.progress import is_watched, progress_bar, stop_on_interrupt
 from tallmc.feed import Feed
-from tallmc.progress import is_watched, progress_bar, stop_on_interrupt
-from tallmc.run.chain import Chain, Problem, draw_like, restart_chain
+from tallmc.posterior import Model
+from tallmc.run.chain import Chain, Problem, draw_like, positions, restart_chain
 from tallmc.run.drivers import Driver
-from tallmc.run.recentre import NUM_LOOKS, Recentred, recentre
-from tallmc.run.records import Draw, Layout
-from tallmc.run.start import make_feed
+from tallmc.run.records import Draw, Layout, Memory
+from tallmc.run.session import Session
 
-_FIRST_BLOCK = 16
+_FIRST_BLOCK = 16  # transitions: few, for nobody knows yet how long they take
+
+
+class Review(NamedTuple):
+    """Looks at the chains during warm-up, after which another model and feed may take the place of the first.
+
+    Args:
+        times: Transitions after which all chains pause.
+        decide: Given where they were at each pause, another model and feed, or None to go on as before.
+    """
+
+    times: Sequence[int]
+    decide: Callable[[tuple[PyTree, ...]], tuple[Model, Feed] | None]
 
 
 class Driven(NamedTuple):
     """What came of it.
 
     Args:
-        chains: As they ended.
-        draws: Theirs, (chain, draw, ...).
-        seconds: That it took to move them.
-        moved: The expansion that took the place of the first one, if it had to be moved.
-        feed: How rows were drawn.
+        session: To go on from.
+        draws: New ones, (chain, draw, ...).
+        seconds: That it took to move the chains.
+        interrupted: Whether Ctrl-C ended it early.
     """
 
-    chains: Chain
+    session: Session
     draws: Draw
     seconds: float
-    moved: Recentred | None
-    feed: Feed
+    interrupted: bool
 
 
 def drive(
-    driver: Driver,
-    problem: Problem,
-    chains: Chain,
-    num_samples: int,
-    num_warmup: int,
-    *,
-    show: bool,
-    controlled: Controlled | None,
+    driver: Driver, session: Session, stage: PyTree, num_samples: int, *, show: bool, review: Review | None = None
 ) -> Driven:
-    """Runs blocks of transitions until every chain has all its draws, or the user has had enough."""
-    layout = Layout(draw_like(problem, jax.tree.map(lambda leaf: leaf[0], chains)))
-    total = num_warmup + num_samples
+    """Moves chains until each has so many more draws, or the user has had enough."""
+    problem = _problem(session, stage)
+    layout = Layout(draw_like(problem, jax.tree.map(lambda leaf: leaf[0], session.chains)))
+    num_warmup, num_chains = session.num_warmup, session.num_chains
+    total = num_warmup + session.drawn + num_samples
+    capacity = driver.capacity(num_chains, layout)
     show = show and is_watched()
-    room = (chains.finished.shape[0], num_samples)
-    looks, look_at, moved = [], [], None
-    if controlled is not None and num_warmup >= 2 * NUM_LOOKS:
-        look_at = [num_warmup * k // (2 * NUM_LOOKS) for k in range(1, NUM_LOOKS + 1)]
+    sink, drained, looks = Memory(), session.drawn, session.looks
+    pauses = [] if review is None else [t for t in review.times if t > int(session.chains.finished.min())]
+    stopped = False
     with progress_bar(total, num_warmup, show=show) as update, stop_on_interrupt() as interrupted:
         started = time.perf_counter()
-        work = driver.load(problem, chains, layout.empty(room))
-        for until in _blocks(total, look_at, driver.seconds_per_block(room[0])):
-            before = int(driver.finished(work).min())
-            work = driver.advance(problem, work, until)
+        work = driver.load(problem, session.chains, layout.empty((num_chains, capacity)))
+        pace = _Pace(driver.seconds_per_block(num_chains))
+        while (before := int(driver.finished(work).min())) < total and not stopped:
+            # No chain may write over a draw that is not drained yet, or run past a pause.
+            most = min([total, num_warmup + drained + capacity, *pauses[:1]])
+            until = min(most, before + pace.block)
+            with pace:
+                work = driver.advance(problem, work, until, most)
+            stopped = interrupted()
+            if stopped:  # chains that are moved together are not all as far
+                furthest = int(driver.finished(work).max())
+                work = driver.advance(problem, work, furthest, furthest)
+            reached = int(driver.finished(work).min())
+            pace.learn(reached - before)
+            ready = reached - num_warmup
             if show:
-                update(until, layout.unpack(driver.peek(work, before - num_warmup, until - num_warmup)).stats)
-            if interrupted():
-                break
-            if until in look_at:
-                positions = jax.vmap(problem.kernel.position)(driver.chains(work).state)
-                looks.append(jax.tree.map(np.asarray, positions))
-                # Chains that are moved together may be ahead of this look; draws that they have made stay as they are.
-                last = until == look_at[-1] and int(driver.finished(work).max()) <= num_warmup
-                if last and (moved := recentre(controlled, looks)) is not None:  # pyright: ignore
-                    problem, rows_read = _around(problem, moved)
-                    moved = moved._replace(rows_read=moved.rows_read + rows_read)
-                    work = driver.load(problem, _restart(problem, driver.chains(work)), layout.empty(room))
+                first = max(before - num_warmup, drained, 0)
+                update(reached, layout.unpack(driver.peek(work, first, ready)).stats if ready > first else {})
+            if ready > drained and (stopped or reached == total or ready - drained >= capacity // 2):
+                sink.append(driver.fetch(work, drained, ready))
+                drained = ready
+            if pauses and reached == pauses[0] and not stopped:
+                pauses = pauses[1:]
+                looks = (*looks, jax.tree.map(np.asarray, positions(problem, driver.chains(work))))
+                assert review is not None
+                if not pauses and (changed := review.decide(looks)) is not None:
+                    session = session._replace(model=changed[0], feed=changed[1])
+                    problem = _problem(session, stage)
+                    chains = _restart(problem, driver.chains(work))
+                    work = driver.load(problem, chains, layout.empty((num_chains, capacity)))
         seconds = time.perf_counter() - started
-    chains, filled = driver.unload(work)
-    drawn = int(np.clip(int(chains.finished.min()) - num_warmup, 0, num_samples))
-    if drawn == 0:
-        raise KeyboardInterrupt("stopped during warm-up: no draws to return")
-    draws = layout.unpack({name: array[:, :drawn] for name, array in filled.items()})
-    return Driven(chains, draws, seconds, moved, problem.feed)
+    if drained == session.drawn:
+        raise KeyboardInterrupt("stopped before there was a draw to return")
+    session = session._replace(chains=driver.chains(work), drawn=drained, looks=looks if pauses else ())
+    return Driven(
+        session, layout.unpack(sink.collect()), seconds, stopped and int(session.chains.finished.min()) < total
+    )
 
 
-def _around(problem: Problem, moved: Recentred) -> tuple[Problem, int]:
-    """The problem with another expansion: the same rows, weighed anew if they are."""
-    feed, arranged, rows_read = make_feed(type(problem.feed), moved.controlled.posterior, problem.kernel)
-    arranged = eqx.tree_at(lambda p: p.data, arranged, problem.posterior.data)
-    return problem._replace(posterior=arranged, feed=feed), rows_read
+class _Pace:
+    """How many transitions make a block of the wanted length, whatever a transition takes."""
+
+    def __init__(self, seconds: float):
+        self.wanted, self.block, self._spent = seconds, _FIRST_BLOCK, 0.0
+
+    def __enter__(self) -> None:
+        self._started = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self._spent = time.perf_counter() - self._started
+
+    def learn(self, transitions: int) -> None:
+        """Adjusts the next block, by not too much at once."""
+        seconds = self._spent * self.block / max(transitions, 1)
+        self.block = max(1, int(self.block * np.clip(self.wanted / max(seconds, 1e-6), 0.1, 8)))
+
+
+def _problem(session: Session, stage: PyTree) -> Problem:
+    return Problem(session.kernel, session.model, session.feed, stage, jnp.int32(session.num_warmup))
 
 
 @eqx.filter_jit
 def _restart(problem: Problem, chains: Chain) -> Chain:
     return jax.vmap(lambda chain: restart_chain(problem, chain))(chains)
-
-
-def _blocks(total: int, stops: list[int], wanted: float) -> Iterator[int]:
-    """Targets such that a block takes `wanted` seconds, whatever a transition takes; `stops` are among them."""
-    finished, block = 0, _FIRST_BLOCK
-    while finished < total:
-        started, before = time.perf_counter(), finished
-        finished = min([total, finished + block, *(stop for stop in stops if stop > finished)])
-        yield finished
-        seconds = (time.perf_counter() - started) * block / (finished - before)
-        block = max(1, int(block * np.clip(wanted / max(seconds, 1e-6), 0.1, 8)))

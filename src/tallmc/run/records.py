@@ -1,5 +1,10 @@
-"""Draws as plain arrays: one for each dtype, so that storing a draw is one write, not one for each name."""
+"""Draws as plain arrays: one for each dtype, so that storing a draw is one write, not one for each name.
 
+Compiled code writes them round a ring of fixed size, which the host empties into a sink. So neither memory on the
+device nor the compiled program depends on how many draws there will be.
+"""
+
+import abc
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -34,9 +39,14 @@ class Layout(eqx.Module):
     like: Draw = eqx.field(static=True)
 
     def empty(self, leading: tuple[int, ...]) -> Record:
-        """Room for draws."""
+        """Records with room for so many draws."""
         shapes = jax.eval_shape(pack, self.like)
         return {name: jnp.zeros((*leading, *shape.shape), shape.dtype) for name, shape in shapes.items()}
+
+    @property
+    def num_bytes(self) -> int:
+        """Of one draw."""
+        return sum(shape.size * shape.dtype.itemsize for shape in jax.eval_shape(pack, self.like).values())
 
     def unpack(self, record: dict[str, np.ndarray]) -> Draw:
         """Draws with the records' leading axes."""
@@ -49,3 +59,36 @@ class Layout(eqx.Module):
             part = record[name][..., start : used[name]]
             unpacked.append(part.reshape(part.shape[:-1] + leaf.shape).astype(leaf.dtype, copy=False))
         return jax.tree.unflatten(structure, unpacked)
+
+
+class Sink(abc.ABC):
+    """Where blocks of draws go."""
+
+    @abc.abstractmethod
+    def append(self, block: dict[str, np.ndarray]) -> None:
+        """Takes the next draws of all chains: arrays (chain, draw, ...), one for each dtype."""
+
+
+class Memory(Sink):
+    """Keeps all blocks in memory."""
+
+    def __init__(self):
+        self.blocks: list[dict[str, np.ndarray]] = []
+
+    def append(self, block: dict[str, np.ndarray]) -> None:
+        """Keeps a block."""
+        self.blocks.append(block)
+
+    def collect(self) -> dict[str, np.ndarray]:
+        """All draws so far."""
+        return {name: np.concatenate([block[name] for block in self.blocks], axis=1) for name in self.blocks[0]}
+
+
+def ring_size(bytes_per_draw: int, num_bytes: int) -> int:
+    """Draws that fit into so many bytes: a power of two, so that the place in the ring is a mask."""
+    fits = max(num_bytes // max(bytes_per_draw, 1), 1)
+    return int(np.clip(1 << (int(fits).bit_length() - 1), SMALLEST_RING, LARGEST_RING))
+
+
+SMALLEST_RING = 256  # chains that are moved together may be so far apart
+LARGEST_RING = 16_384  # about a second of the fastest chain: looking at it more rarely saves nothing

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import os
 from typing import Any
 
 import arviz_base
@@ -11,12 +12,15 @@ import xarray
 from arviz_stats import summary as summarise  # pyright: ignore
 from jaxtyping import PyTree
 
-from tallmc.diagnostics.audit import Audit
-from tallmc.feed import Feed, WeightedFeed
-from tallmc.kernel import Kernel
+from tallmc.feed import Drawn, Feed
+from tallmc.kernel import Kernel, rule_feeds, rule_needs
 from tallmc.posterior import Posterior
 from tallmc.run.chain import Chain
+from tallmc.run.convergence import convergence_doubts
+from tallmc.run.drive import Driven, drive
+from tallmc.run.drivers import Driver, pick_driver
 from tallmc.run.records import Draw
+from tallmc.run.session import Session
 from tallmc.run.summary import Summary
 
 
@@ -27,49 +31,46 @@ class Run:
     Args:
         samples: Pytree like a position; leaves are (chain, draw, ...).
         stats: One array (chain, draw) a name: `accepted`, `rows` (rows the test of that draw consumed),
-            `used_all_rows`, `nonfinite` (rejected for a log ratio that was not finite), and what the rule adds.
+            `used_all_rows`, `nonfinite` (rejected for a log ratio that was not finite), and what the kernel adds.
         setup_rows: Rows read outside the tests.
-        step_size: What warm-up made of each chain's step size, as a factor; None if nothing was tuned.
-        shuffle_seed: Seed of the one shuffle of the data.
         seconds: Time spent moving chains, compilation included, fetching the draws not.
         interrupted: Whether the run was stopped before it had all its draws.
-        kernel: What moved the chains.
-        posterior: What was sampled, with its control variate if there was one.
-        num_warmup: Transitions of each chain before its first draw.
-        chains: The chains as they ended: all that they would need to go on.
-        feed: How rows were drawn.
+        kernel: What moved the chains, as the caller gave it or as it was chosen.
+        posterior: What was sampled.
+        session: All that the chains need to go on.
         choices: What was chosen for the caller, in words.
-        doubts: Why the run may not be what the caller thinks, known before it began.
+        known_doubts: What was known against the run before its draws were looked at.
         audit: Decisions checked on all rows, if that was done.
     """
 
     samples: PyTree
     stats: dict[str, np.ndarray]
     setup_rows: int
-    step_size: np.ndarray | None
-    shuffle_seed: int
     seconds: float
     interrupted: bool
     kernel: Kernel
     posterior: Posterior
-    num_warmup: int = 0
-    chains: Chain | None = None
-    feed: Feed | None = None
+    session: Session
     choices: tuple[str, ...] = ()
-    doubts: tuple[str, ...] = ()
-    audit: Audit | None = None
+    known_doubts: tuple[str, ...] = ()
+    audit: Any = None
 
     @classmethod
-    def collect(cls, draws: Draw, posterior: Posterior, **others: Any) -> "Run":
+    def collect(cls, done: Driven, **others: Any) -> "Run":
         """Adds what follows from the draws."""
-        # As many draws with replacement as there are rows are not all rows; a rule that asks for all gets each once.
-        by_weight = isinstance(others.get("feed"), WeightedFeed) and not others["kernel"].wants_weighted_rows
-        stats = {**draws.stats, "used_all_rows": (draws.stats["rows"] >= posterior.num_rows) & (not by_weight)}
-        return cls(samples=draws.position, stats=stats, posterior=posterior, **others)
+        stats = {**done.draws.stats, "used_all_rows": _used_all_rows(done.draws, done.session)}
+        return cls(
+            samples=done.draws.position,
+            stats=stats,
+            seconds=done.seconds,
+            interrupted=done.interrupted,
+            session=done.session,
+            **others,
+        )
 
     @property
     def num_chains(self) -> int:
-        """Chains."""
+        """Independent chains."""
         return self.stats["rows"].shape[0]
 
     @property
@@ -77,20 +78,113 @@ class Run:
         """Draws of each chain."""
         return self.stats["rows"].shape[1]
 
+    @property
+    def num_warmup(self) -> int:
+        """Transitions of each chain before its first draw."""
+        return self.session.num_warmup
+
+    @property
+    def shuffle_seed(self) -> int:
+        """Seed of the one shuffle of the rows."""
+        return self.session.shuffle_seed
+
+    @property
+    def chains(self) -> Chain:
+        """The chains as they ended."""
+        return self.session.chains
+
+    @property
+    def feed(self) -> Feed:
+        """How rows were drawn."""
+        return self.session.feed
+
+    @functools.cached_property
+    def step_size(self) -> Any:
+        """What warm-up made of each chain's step size, as a factor; for kernels made of kernels, one a part."""
+        kernel = self.session.kernel
+        factors = jax.vmap(lambda state: kernel.step_size(kernel.abandon(state)))(self.chains.state)
+        return jax.tree.map(np.asarray, factors)
+
+    def part_stats(self, part: int) -> dict[str, np.ndarray]:
+        """Statistics of the transitions that one part of a kernel made, chain after chain."""
+        if "part" not in self.stats:
+            return self.stats
+        mine = self.stats["part"] == part
+        return {name: values[mine] for name, values in self.stats.items()}
+
+    def extend(self, num_samples: int, *, progress: bool = True, driver: Driver | None = None) -> "Run":
+        """Goes on where the run stopped: these draws and `num_samples` more of each chain, as one long run has them.
+
+        Nothing is set up or tuned again.
+
+        Args:
+            num_samples: Further draws of each chain.
+            progress: Whether to show a progress bar, if output is a terminal.
+            driver: How chains are scheduled; picked by device if left out.
+
+        Example:
+            >>> import jax.numpy as jnp, tallmc as tm
+            >>> posterior = tm.Posterior(lambda mean, row: -0.5 * (row - mean) ** 2, jnp.linspace(-2.0, 2.0, 1000))
+            >>> kernel = tm.MetropolisHastings(tm.RandomWalk(0.05), tm.Exact())
+            >>> run = tm.sample(posterior, kernel, init=0.0, num_samples=400)
+            >>> run.extend(100).samples.shape
+            (4, 500)
+        """
+        if isinstance(num_samples, bool) or not isinstance(num_samples, int | np.integer) or num_samples < 1:
+            raise ValueError(f"num_samples must be a whole number of at least 1, got {num_samples!r}")
+        stage = self.feed.arrange(self.posterior.rows, self.shuffle_seed)
+        done = drive(driver or pick_driver(), self.session, stage, int(num_samples), show=progress)
+        more = Run.collect(done, setup_rows=self.setup_rows, kernel=self.kernel, posterior=self.posterior)
+        return dataclasses.replace(
+            self,
+            samples=jax.tree.map(lambda a, b: np.concatenate([a, b], axis=1), self.samples, more.samples),
+            stats={name: np.concatenate([self.stats[name], more.stats[name]], axis=1) for name in self.stats},
+            seconds=self.seconds + more.seconds,
+            interrupted=more.interrupted,
+            session=more.session,
+        )
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Why the run may not be what the caller thinks; empty only if nothing is known against the draws."""
+        return self.known_doubts + self.convergence_doubts
+
+    @functools.cached_property
+    def convergence_doubts(self) -> tuple[str, ...]:
+        """What R-hat and effective sample sizes have against the draws."""
+        return convergence_doubts(_named(self.samples))
+
     def to_datatree(self) -> xarray.DataTree:
         """The run as an ArviZ DataTree with groups `posterior` and `sample_stats`."""
         return arviz_base.from_dict({"posterior": _named(self.samples), "sample_stats": dict(self.stats)})
 
+    def save(self, path: str | os.PathLike[str], *, rows: bool = True) -> None:
+        """Writes the run to a folder, from which `tm.load` gives it back."""
+        raise NotImplementedError
+
     @functools.cached_property
-    def _summary(self) -> Summary:
+    def _table(self) -> Any:
         # ESS and R-hat need a few draws; a run cut short by Ctrl-C may have fewer.
         kind = "all" if self.num_draws >= 4 else "stats"
-        table: Any = summarise(self.to_datatree(), kind=kind, ci_prob=0.9, ci_kind="eti", round_to="none")  # pyright: ignore
-        return Summary.of(table, self)
+        return summarise(self.to_datatree(), kind=kind, ci_prob=0.9, ci_kind="eti", round_to="none")  # pyright: ignore
+
+    @functools.cached_property
+    def _summary(self) -> Summary:
+        return Summary.of(self._table, self)
 
     def summary(self) -> Summary:
         """Mean, spread, effective sample sizes, R-hat and Monte Carlo error, and what the draws cost."""
         return self._summary
+
+
+def _used_all_rows(draws: Draw, session: Session) -> np.ndarray:
+    """As many draws with replacement as there are rows are not all rows; a rule that asks for all gets each once."""
+    enough = draws.stats["rows"] >= session.model.num_rows
+    sources = rule_feeds(session.kernel, session.feed)
+    for number, (part, source) in enumerate(zip(session.kernel.parts(), sources, strict=True)):
+        if source.drawn is Drawn.BY_WEIGHT and not rule_needs(part).row_bounds:
+            enough = enough & (draws.stats["part"] != number if "part" in draws.stats else False)
+    return enough
 
 
 def _named(samples: PyTree) -> dict[str, np.ndarray]:

@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas
 
-from tallmc.progress import few
+from tallmc.console.progress import few
 
 if TYPE_CHECKING:
     from tallmc.run.result import Run
-
-_FEW = 100  # effective draws, below which neither an estimate nor its diagnostics mean much
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +47,7 @@ class Summary:
         }
         if "error" in run.stats:
             costs["error_mean"] = float(run.stats["error"].mean())
-        return cls(table, costs, tuple(_notes(costs, table, run)), "" if run.audit is None else str(run.audit))
+        return cls(table, costs, tuple(_notes(costs, run)), "" if run.audit is None else str(run.audit))
 
     def __str__(self) -> str:
         costs = self.costs
@@ -81,7 +79,7 @@ def _readable(table: pandas.DataFrame) -> str:
     return renamed.to_string(float_format="{:.4g}".format)
 
 
-def _notes(costs: dict[str, float], table: pandas.DataFrame, run: "Run") -> list[str]:
+def _notes(costs: dict[str, float], run: "Run") -> list[str]:
     notes = []
     if run.interrupted:
         notes.append(f"stopped early: {run.num_draws} draws of each chain")
@@ -89,14 +87,8 @@ def _notes(costs: dict[str, float], table: pandas.DataFrame, run: "Run") -> list
         notes.append(
             f"{costs['nonfinite']:.0f} proposals were rejected because a row's log likelihood ratio was not finite"
         )
-    fewest = float(np.min(table["ess_bulk"])) if "ess_bulk" in table else 0.0
-    if not fewest >= _FEW:
-        known = f"only {fewest:.0f} effective draws" if fewest > 0 else "too few draws to count effective ones"
-        notes.append(f"{known} of some coordinate: estimates are rough; draw more (below {_FEW}, distrust R-hat too)")
-    worst = float(np.max(table["r_hat"])) if "r_hat" in table and run.num_chains > 1 else 1.0
-    if np.isnan(worst):
-        notes.append("R-hat cannot be worked out: some coordinate never moved; try a smaller proposal scale")
-    if worst > 1.05:
-        notes.append(f"R-hat is up to {worst:.2f}: the chains have not mixed; draw more or start better")
     notes += run.doubts
-    return notes + run.kernel.notes(run.stats, run.posterior) + run.kernel.warnings(run.stats)
+    for number, part in enumerate(run.kernel.parts()):
+        stats = run.part_stats(number)
+        notes += part.notes(stats, run.session.model) + part.warnings(stats)
+    return notes

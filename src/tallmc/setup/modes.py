@@ -3,19 +3,18 @@
 import warnings
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, PyTree, Real
 
-from tallmc.derivatives import likelihood_sums
-from tallmc.keys import as_key
-from tallmc.linear_predictor import LinearPredictor
+from tallmc.numerics.keys import as_key
 from tallmc.optimise.mode import mode
 from tallmc.optimise.result import OptimiseResult
 from tallmc.posterior import Posterior
+from tallmc.posterior.linear_predictor import LinearPredictor
+from tallmc.posterior.passes import log_densities
 
 _NUM_STARTS = 6
 _ROWS = 1000
@@ -57,7 +56,7 @@ def other_modes(
             found.append(exact)
     modes = [unravel(jnp.asarray(position, flat.dtype)) for position in found]
     if modes:
-        heights = log_densities(posterior, [centre, *modes])
+        heights = log_densities(posterior.model, posterior.rows, [centre, *modes])
         rows_read += len(heights) * posterior.num_rows
         modes = [mode for mode, height in zip(modes, heights[1:], strict=True) if height > heights[0] - _NEGLIGIBLE]
     return modes, rows_read
@@ -74,8 +73,8 @@ def find_mode(posterior: Posterior, init: PyTree, **options: Any) -> OptimiseRes
 def _some_rows(posterior: Posterior, generator: np.random.Generator) -> Posterior:
     count = min(_ROWS, posterior.num_rows)
     rows = np.sort(generator.choice(posterior.num_rows, count, replace=False))
-    data = jax.tree.map(lambda leaf: np.asarray(leaf)[rows], posterior.data)
-    return Posterior(posterior.log_likelihood, data, posterior.log_prior, posterior.temperature)
+    model = posterior.model
+    return Posterior(model.log_likelihood, posterior.rows.take(rows), model.log_prior, model.temperature)
 
 
 def _search(posterior: Posterior, guess: PyTree) -> tuple[np.ndarray | None, int]:
@@ -92,15 +91,3 @@ def _search(posterior: Posterior, guess: PyTree) -> tuple[np.ndarray | None, int
 def _near(position: np.ndarray, others: list[np.ndarray], factor: np.ndarray, within: float) -> bool:
     distances = [np.linalg.norm(np.linalg.solve(factor, position - other)) for other in others]
     return bool(min(distances) < within)
-
-
-def log_densities(posterior: Posterior, positions: list[PyTree]) -> list[float]:
-    """Unnormalised, on all rows; reads all of them for each position."""
-    model = eqx.tree_at(lambda p: (p.data, p.bounds), posterior, (None, None), is_leaf=lambda leaf: leaf is None)
-    data = jax.tree.map(np.asarray, posterior.data)
-    heights = []
-    for position in positions:
-        flat, unravel = ravel_pytree(position)
-        value, _, _ = likelihood_sums(model, unravel, flat, data, curvature=False)
-        heights.append(float(posterior.log_prior(position)) + value / float(posterior.temperature))
-    return heights

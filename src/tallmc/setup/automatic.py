@@ -12,22 +12,20 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, PyTree, Real
 
-from tallmc import checks
-from tallmc.acceptance import MHSS, Exact, MHMinibatch
-from tallmc.bounds import RowBounds
-from tallmc.control_variates import Controlled, ControlledPosterior, Taylor, covariance_factor
+from tallmc.acceptance import MHSS, AcceptanceRule, Exact, MHMinibatch
+from tallmc.console.progress import working
+from tallmc.control_variates import Controlled, ExpandedModel, Taylor, covariance_factor
 from tallmc.feed import Feed, WeightedFeed
-from tallmc.kernel import AcceptanceRule, Proposal
-from tallmc.keys import as_key
-from tallmc.linear_predictor import LinearPredictor
 from tallmc.metropolis import MetropolisHastings
+from tallmc.numerics.keys import as_key
 from tallmc.optimise.exact_update import NO_OPTIMUM
 from tallmc.optimise.mode import default_start
-from tallmc.posterior import Posterior
-from tallmc.progress import working
-from tallmc.proposals import CrankNicolson, RandomWalk
-from tallmc.run.modes import find_mode, log_densities, other_modes
-from tallmc.run.start import Start
+from tallmc.posterior import Posterior, RowBounds, Rows, checks
+from tallmc.posterior.linear_predictor import LinearPredictor
+from tallmc.posterior.passes import log_densities
+from tallmc.proposals import CrankNicolson, Proposal, RandomWalk
+from tallmc.setup.modes import find_mode, other_modes
+from tallmc.setup.start import Start
 
 _LARGEST_MATRIX = 4096  # coordinates up to which a matrix of second derivatives is kept
 _PILOT_POINTS = 16
@@ -73,7 +71,7 @@ def plan(posterior: Posterior, init: PyTree, num_chains: int, rng_key: Array, *,
     centre = jax.tree.map(jnp.asarray, found.position)
     if not found.converged:
         # A search that failed may have ended anywhere, even outside the support.
-        at_start, at_end = log_densities(posterior, [first, centre])
+        at_start, at_end = log_densities(posterior.model, posterior.rows, [first, centre])
         centre = centre if at_end > at_start else first
         rows_read += 2 * posterior.num_rows
     with working("expanding the posterior at its mode", show=progress):
@@ -93,15 +91,15 @@ def plan(posterior: Posterior, init: PyTree, num_chains: int, rng_key: Array, *,
     if others:
         return _between_modes(posterior, [centre, *others], factor, num_chains, rows_read)
     with working("comparing the posterior with a normal", show=progress):
-        pilot = look_around(controlled.posterior, centre, factor, rng_key)
+        pilot = look_around(controlled.model, posterior.rows, centre, factor, rng_key)
     rows_read += pilot.rows_read
     if not pilot.misfit < _NOTHING_LIKE_NORMAL:
         _refuse_endless(posterior, first, centre)
         rows_read += 2 * posterior.num_rows
     proposal, why_proposal, normal = _choose_proposal(centre, factor, pilot, posterior.num_rows)
-    rule, feed, why_rule = _choose_rule(controlled.posterior, pilot)
+    rule, feed, why_rule = _choose_rule(controlled.model, pilot)
     starts = _starts(posterior, centre, factor if normal else None, num_chains, rng_key)
-    target, used = (posterior, None) if isinstance(rule, Exact) else (controlled.posterior, controlled)
+    target, used = (posterior.model, None) if isinstance(rule, Exact) else (controlled.model, controlled)
     choices = (
         *(() if init is not None else _guessed(posterior, centre)),
         f"found the mode and the curvature there in {rows_read / posterior.num_rows:.1f} passes over "
@@ -121,30 +119,28 @@ def plan(posterior: Posterior, init: PyTree, num_chains: int, rng_key: Array, *,
 
 
 def look_around(
-    posterior: ControlledPosterior, centre: PyTree, factor: Real[np.ndarray, "d d"], rng_key: Array
+    model: ExpandedModel, all_rows: Rows, centre: PyTree, factor: Real[np.ndarray, "d d"], rng_key: Array
 ) -> Pilot:
     """Compares the posterior with the normal at its mode, at draws of the normal, from a few thousand rows."""
     flat, unravel = ravel_pytree(centre)
-    num_rows = posterior.num_rows
+    num_rows = model.num_rows
     count = min(_PILOT_ROWS, max(num_rows // 4, min(num_rows, 500)))
     generator = np.random.default_rng(np.asarray(jax.random.key_data(as_key(rng_key))))
     white = generator.normal(size=(_PILOT_POINTS, len(factor)))
     white = np.concatenate([white, (1 + 2 / math.sqrt(len(factor))) * white])
     points = jnp.asarray(white @ factor.T, flat.dtype)
     drawn, rows_read = math.inf, 2 * _PILOT_POINTS * count
-    if isinstance(posterior.bounds, RowBounds):
+    if isinstance(model.bounds, RowBounds):
         # Rows by what they can say, or the few that say most would be missed.
-        weights = posterior.bounds.constants(posterior.data)
+        weights = model.bounds.constants(all_rows)
         weights = weights / weights.sum() if weights.any() else np.full(num_rows, 1 / num_rows)
         rows = generator.choice(num_rows, count, p=weights)
         scale = 1 / (num_rows * weights[rows])
-        drawn = float(np.mean(_expected_draws(posterior, unravel, points[:_PILOT_POINTS])))
+        drawn = float(np.mean(_expected_draws(model, unravel, points[:_PILOT_POINTS])))
         rows_read += num_rows
     else:
         rows, scale = generator.choice(num_rows, count, replace=False), np.ones(count)
-    known, left = _log_ratios(
-        posterior, unravel, points, jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)[rows]), posterior.data)
-    )
+    known, left = _log_ratios(model, unravel, points, jax.tree.map(jnp.asarray, all_rows.take(rows)))
     left = num_rows * scale * np.asarray(left, float)
     variance = np.var(left, axis=1) / count * (1 if math.isfinite(drawn) else 1 - count / num_rows)
     misses = np.asarray(known, float) + left.mean(axis=1) + np.sum(white**2, axis=1) / 2
@@ -169,25 +165,25 @@ def window_size(rows_drawn: float) -> int:
 
 
 @eqx.filter_jit
-def _log_ratios(posterior: ControlledPosterior, unravel: Callable, steps: Array, rows: PyTree) -> tuple[Array, Array]:
+def _log_ratios(model: ExpandedModel, unravel: Callable, steps: Array, rows: PyTree) -> tuple[Array, Array]:
     """From the centre: what needs no rows, and what each row adds."""
-    model = eqx.tree_at(lambda p: p.data, posterior, None)
-    centre = posterior.expansion.centre
+    centre = model.expansion.centre
 
     def one(step: Array) -> tuple[Array, Array]:
         old, new = unravel(centre), unravel(centre + step)
-        return model.offset(old, new), model.log_ratios(old, new, rows)
+        return model.known_change(old, new).offset, model.log_ratios(old, new, rows)
 
     with jax.default_matmul_precision("highest"):
         return jax.lax.map(one, steps)
 
 
 @eqx.filter_jit
-def _expected_draws(posterior: ControlledPosterior, unravel: Callable, steps: Array) -> Array:
+def _expected_draws(model: ExpandedModel, unravel: Callable, steps: Array) -> Array:
     """Of an exact subsampling rule, for steps from each point to the next."""
-    centre, bounds = posterior.expansion.centre, posterior.bounds
+    centre, bounds = model.expansion.centre, model.bounds
+    assert bounds is not None
     changes = jax.vmap(lambda a, b: bounds.mean_change(unravel(centre + a), unravel(centre + b)))(steps[:-1], steps[1:])
-    return changes * (posterior.num_rows / posterior.temperature.astype(changes.dtype))
+    return changes * (model.num_rows / model.temperature.astype(changes.dtype))
 
 
 def _starts(posterior: Posterior, centre: PyTree, factor: np.ndarray | None, num_chains: int, rng_key: Array) -> PyTree:
@@ -205,7 +201,7 @@ def _starts(posterior: Posterior, centre: PyTree, factor: np.ndarray | None, num
 
 def _expand(posterior: Posterior, centre: PyTree) -> Controlled:
     size = ravel_pytree(centre)[0].size
-    return Taylor(2 if size <= _LARGEST_MATRIX else 1).expand(posterior, centre)
+    return Taylor(2 if size <= _LARGEST_MATRIX else 1).expand(posterior.model, posterior.rows, centre)
 
 
 def _choose_proposal(centre: PyTree, factor: np.ndarray, pilot: Pilot, num_rows: int) -> tuple[Proposal, str, bool]:
@@ -225,9 +221,8 @@ def _choose_proposal(centre: PyTree, factor: np.ndarray, pilot: Pilot, num_rows:
     return RandomWalk(factor * 2.4 / math.sqrt(len(factor))), why, False
 
 
-def _choose_rule(posterior: ControlledPosterior, pilot: Pilot) -> tuple[AcceptanceRule, type[Feed] | None, str]:
-    num_rows = posterior.num_rows
-    order = posterior.expansion.order
+def _choose_rule(model: ExpandedModel, pilot: Pilot) -> tuple[AcceptanceRule, type[Feed] | None, str]:
+    num_rows, order = model.num_rows, model.expansion.order
     if num_rows <= _FEW_ROWS:
         return Exact(), None, f"with {num_rows} rows every test reads all of them (Exact)"
     if pilot.rows_drawn < _WORTHWHILE * num_rows:
@@ -272,9 +267,8 @@ def _without_a_normal(
         f"{posterior.num_rows:,} rows (Exact): right, and slow",
     )
     doubts = (f"the posterior has {reason}; look at R-hat and at the traces before you trust it",)
-    return Start(
-        posterior, MetropolisHastings(RandomWalk(scale), Exact()), stay, rows_read, None, None, choices, doubts
-    )
+    kernel = MetropolisHastings(RandomWalk(scale), Exact())
+    return Start(posterior.model, kernel, stay, rows_read, None, None, choices, doubts)
 
 
 def _between_modes(
@@ -293,7 +287,7 @@ def _between_modes(
         "say nothing of how much each weighs. Sample at a higher temperature, or each mode by itself",
     )
     kernel = MetropolisHastings(RandomWalk(factor * 2.4 / math.sqrt(len(factor))), Exact())
-    return Start(posterior, kernel, positions, rows_read, None, None, choices, doubts)
+    return Start(posterior.model, kernel, positions, rows_read, None, None, choices, doubts)
 
 
 def _refuse_improper(precision: np.ndarray, *, converged: bool) -> None:
@@ -313,7 +307,7 @@ def _refuse_improper(precision: np.ndarray, *, converged: bool) -> None:
 def _refuse_endless(posterior: Posterior, start: PyTree, centre: PyTree) -> None:
     """A search for the mode that gave up far out, where the density still rises, found none."""
     beyond = jax.tree.map(lambda a, b: b + 9 * (b - a), start, centre)
-    here, further = log_densities(posterior, [centre, beyond])
+    here, further = log_densities(posterior.model, posterior.rows, [centre, beyond])
     went = not np.array_equal(ravel_pytree(start)[0], ravel_pytree(centre)[0])
     if went and further >= here:
         raise ValueError(

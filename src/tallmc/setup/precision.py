@@ -8,13 +8,13 @@ import numpy as np
 from jax.typing import DTypeLike
 from jaxtyping import PyTree
 
-from tallmc.kernel import Kernel
-from tallmc.posterior import Posterior
+from tallmc.kernel import Kernel, rule_needs
+from tallmc.posterior import Model, Rows
 
 _TOLERATED = 0.1  # against decisions whose own noise has a standard deviation of 1 or more
 
 
-def rounding_noise(posterior: Posterior, decisive_rows: int, typical_log_likelihood: float, dtype: DTypeLike) -> float:
+def rounding_noise(model: Model, decisive_rows: int, typical_log_likelihood: float, dtype: DTypeLike) -> float:
     """Standard deviation that rounding adds to an estimated log acceptance ratio.
 
     A row's log ratio is a small difference of two log likelihoods, each rounded to half a unit in the last place;
@@ -23,21 +23,20 @@ def rounding_noise(posterior: Posterior, decisive_rows: int, typical_log_likelih
     Example:
         >>> import jax.numpy as jnp
         >>> posterior = Posterior(lambda mean, row: -0.5 * (row - mean) ** 2, jnp.zeros(10_000))
-        >>> rounding_noise(posterior, 100, 2.0, jnp.float32) < 1e-3
+        >>> rounding_noise(posterior.model, 100, 2.0, jnp.float32) < 1e-3
         True
     """
     one_row = math.sqrt(2) * float(jnp.finfo(dtype).eps) / 2 * typical_log_likelihood
-    return posterior.num_rows * one_row / math.sqrt(decisive_rows) / float(posterior.temperature)
+    return model.num_rows * one_row / math.sqrt(decisive_rows) / float(model.temperature)
 
 
-def check_precision(posterior: Posterior, kernel: Kernel, position: PyTree, typical_log_likelihood: float) -> float:
+def check_precision(model: Model, rows: Rows, kernel: Kernel, position: PyTree, typical_log_likelihood: float) -> float:
     """Refuses a run whose rounding noise is not small against the noise of its decisions."""
-    if posterior.expanded:
+    if model.expanded:
         return 0.0  # what is left of an expansion is no small difference of large numbers
-    row = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), posterior.data)
-    dtype = jax.eval_shape(posterior.log_likelihood, position, row).dtype
-    rows = min(kernel.decisive_rows(posterior.num_rows), posterior.num_rows)
-    noise = rounding_noise(posterior, rows, typical_log_likelihood, dtype)
+    dtype = jax.eval_shape(model.log_likelihood, position, rows.like).dtype
+    fewest = min(rule_needs(part).rows_behind_a_decision(model.num_rows) for part in kernel.parts())
+    noise = rounding_noise(model, fewest, typical_log_likelihood, dtype)
     if noise > _TOLERATED:
         finer = (
             'run in float64: call jax.config.update("jax_enable_x64", True) first and pass float64 data'
@@ -45,8 +44,8 @@ def check_precision(posterior: Posterior, kernel: Kernel, position: PyTree, typi
             else "write the likelihood so that large constant terms are left out"
         )
         raise ValueError(
-            f"{np.dtype(dtype).name} is too coarse here: over {posterior.num_rows} rows with log likelihoods near "
-            f"{typical_log_likelihood:.3g}, decided from {rows}, rounding alone moves the log acceptance ratio by "
+            f"{np.dtype(dtype).name} is too coarse here: over {model.num_rows} rows with log likelihoods near "
+            f"{typical_log_likelihood:.3g}, decided from {fewest}, rounding alone moves the log acceptance ratio by "
             f"{noise:.2g} (more than {_TOLERATED} is refused). To mend it, {finer}; or leave out of the "
             "likelihood whatever does not depend on the position; or raise the batch size or the temperature"
         )

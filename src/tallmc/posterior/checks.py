@@ -1,4 +1,4 @@
-"""Finds bad input before anything is compiled, and says how to mend it."""
+"""Finds positions and data that cannot be sampled before anything is compiled, and says how to mend them."""
 
 import warnings
 from collections.abc import Callable
@@ -10,9 +10,8 @@ import numpy as np
 from jax.experimental import checkify
 from jaxtyping import Array, PyTree
 
-from tallmc.kernel import Kernel
-from tallmc.linear_predictor import LinearPredictor
-from tallmc.posterior import Posterior
+from tallmc.posterior.linear_predictor import LinearPredictor
+from tallmc.posterior.posterior import Posterior
 
 _ROWS_TO_TRY = 1000
 _ROWS_APART = 20
@@ -25,19 +24,8 @@ _NEEDS_A_NUMBER = (
 )
 
 
-def check_counts(num_samples: int, num_warmup: int, num_chains: int) -> None:
-    """Whole numbers in range."""
-    for name, value, least in (
-        ("num_samples", num_samples, 1),
-        ("num_warmup", num_warmup, 0),
-        ("num_chains", num_chains, 1),
-    ):
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-            raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
-
-
 def check_data(data: PyTree) -> None:
-    """Every number in the data is finite."""
+    """Raises `ValueError` unless every number in the data is finite."""
     for path, leaf in jax.tree.leaves_with_path(data):
         if jnp.issubdtype(leaf.dtype, jnp.inexact) and not _all_finite(leaf):
             row = int(np.argmin(np.isfinite(np.asarray(leaf)).reshape(len(leaf), -1).all(axis=1)))
@@ -118,16 +106,15 @@ def trouble_with(posterior: Posterior, position: PyTree, name: str = "init") -> 
         ValueError: If no other position would do either.
     """
     if isinstance(posterior.log_likelihood, LinearPredictor):
-        trouble = _trouble_with_coefficients(position, posterior.data["x"].shape[1], name)
+        trouble = _trouble_with_coefficients(position, posterior.rows.like["x"].shape[0], name)
         if trouble is not None:
             return trouble
-    row = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], jnp.asarray(leaf[:0]).dtype), posterior.data)
     likelihood = _trouble_in(
         "log_likelihood",
         posterior.log_likelihood,
         "write it for one row, the library adds the rows up",
         position=position,
-        row=row,
+        row=posterior.rows.like,
     )
     return likelihood or _trouble_in(
         "log_prior", posterior.log_prior, "add up what it says of each coordinate with jnp.sum", position=position
@@ -190,8 +177,8 @@ def check_start(posterior: Posterior, positions: PyTree) -> tuple[float, int]:
             )
     count = min(_ROWS_TO_TRY, posterior.num_rows)
     indices = np.sort(np.random.default_rng(0).choice(posterior.num_rows, count, replace=False))
-    rows = jax.tree.map(lambda leaf: jnp.asarray(leaf[indices]), posterior.data)
-    values = np.asarray(jax.vmap(lambda position: posterior.log_likelihoods(position, rows))(positions))
+    rows = jax.tree.map(jnp.asarray, posterior.rows.take(indices))
+    values = np.asarray(jax.vmap(lambda position: posterior.model.log_likelihoods(position, rows))(positions))
     bad = np.argwhere(~np.isfinite(values))
     if len(bad):
         chain, row = bad[0]
@@ -205,10 +192,10 @@ def check_start(posterior: Posterior, positions: PyTree) -> tuple[float, int]:
 
 def _check_indices(posterior: Posterior, position: PyTree, rows: PyTree) -> None:
     """JAX takes an index that is too large for the last one, and says nothing."""
-    steps = str(jax.make_jaxpr(posterior.log_likelihoods)(position, rows))
+    steps = str(jax.make_jaxpr(posterior.model.log_likelihoods)(position, rows))
     if not any(operation in steps for operation in _LOOKUPS):
         return
-    checked = checkify.checkify(posterior.log_likelihoods, errors=checkify.index_checks)
+    checked = checkify.checkify(posterior.model.log_likelihoods, errors=checkify.index_checks)
     error = checked(position, rows)[0].get()
     if error is None:
         return
@@ -224,15 +211,3 @@ def _check_indices(posterior: Posterior, position: PyTree, rows: PyTree) -> None
         UserWarning,
         stacklevel=2,
     )
-
-
-def check_is_kernel(kernel: object) -> None:
-    """It is one."""
-    if not isinstance(kernel, Kernel):
-        name = type(kernel).__name__
-        raise ValueError(f"kernel must be a Kernel such as tm.MetropolisHastings(proposal, rule), not {name}")
-
-
-def check_kernel(kernel: Kernel, positions: PyTree, posterior: Posterior) -> None:
-    """The kernel can move such positions."""
-    kernel.check(jax.tree.map(lambda leaf: leaf[0], positions), posterior)

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Int, Real
 
-from tallmc.arithmetic import ordered_sum, rounded
+from tallmc.numerics.arithmetic import ordered_sum, rounded
 
 
 class Moments(eqx.Module):

@@ -1,5 +1,6 @@
 """Moves a Taylor expansion to where the chains are, if they turn out to be elsewhere."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -9,18 +10,26 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import PyTree, Real
 
 from tallmc.control_variates import Controlled, Taylor, covariance_factor
+from tallmc.posterior import Rows
 
-NUM_LOOKS = 8
+_NUM_LOOKS = 8
 _FAR_SHARE = 0.2
 _APPROACHING = 0.8  # chains that have come nearer by so much are on their way to the expansion
 
 
 class Recentred(NamedTuple):
-    """A posterior with its new expansion, the rows that it took, and why it was moved."""
+    """A model with its new expansion, the rows that it took, and why it was moved."""
 
     controlled: Controlled
     rows_read: int
     reason: str
+
+
+def look_times(num_warmup: int) -> list[int]:
+    """Transitions after which to look where chains are: in the first half of a warm-up that is long enough."""
+    if num_warmup < 2 * _NUM_LOOKS:
+        return []
+    return [num_warmup * k // (2 * _NUM_LOOKS) for k in range(1, _NUM_LOOKS + 1)]
 
 
 def squared_distances(precision: Real[np.ndarray, "d d"], centre: np.ndarray, points: np.ndarray) -> np.ndarray:
@@ -35,17 +44,18 @@ def squared_distances(precision: Real[np.ndarray, "d d"], centre: np.ndarray, po
     return np.einsum("ij,jk,ik->i", away, precision, away)
 
 
-def recentre(controlled: Controlled, looks: list[PyTree]) -> Recentred | None:
+def recentre(controlled: Controlled, rows: Rows, looks: Sequence[PyTree]) -> Recentred | None:
     """Expands anew in the middle of where the chains were, if too many looks found them far from the expansion.
 
     Args:
-        controlled: The posterior and its expansion.
+        controlled: The model and its expansion.
+        rows: All rows.
         looks: Positions of all chains, at several times of the first half of warm-up.
     """
-    posterior = controlled.posterior
+    model = controlled.model
     late = looks[len(looks) // 2 :]
     points = np.concatenate([np.asarray(jax.vmap(lambda p: ravel_pytree(p)[0])(look), float) for look in late])
-    centre = np.asarray(posterior.expansion.centre, float)
+    centre = np.asarray(model.expansion.centre, float)
     squares, size = squared_distances(controlled.precision, centre, points), len(centre)
     share = float(np.mean(squares > size + 6 * np.sqrt(2 * size) + 20))  # further than a normal would ever be
     before, after = np.split(np.sqrt(np.maximum(squares, 0)), [len(squares) // 2])
@@ -53,11 +63,10 @@ def recentre(controlled: Controlled, looks: list[PyTree]) -> Recentred | None:
         return None
     one = jax.tree.map(lambda leaf: leaf[0], looks[0])
     flat, unravel = ravel_pytree(one)
-    plain = posterior.without_expansion()
     try:
         # The median, so that one chain that is lost does not lead the others astray.
         middle = unravel(jnp.asarray(np.median(points, axis=0), flat.dtype))
-        moved = Taylor(posterior.expansion.order).expand(plain, middle)
+        moved = Taylor(model.expansion.order).expand(model.plain, rows, middle)
     except ValueError:  # no derivatives there
         return None
     if covariance_factor(moved.precision) is None:

@@ -9,22 +9,25 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from tallmc import checks
+from tallmc.acceptance.normality import NormalityWarning
+from tallmc.console.progress import say, working
 from tallmc.control_variates import Taylor
 from tallmc.diagnostics.audit import Audit, audit
-from tallmc.diagnostics.precision import check_precision
 from tallmc.feed import Feed
 from tallmc.kernel import Kernel
-from tallmc.keys import as_key
-from tallmc.normality import NormalityWarning
-from tallmc.posterior import Posterior
-from tallmc.progress import working
-from tallmc.run.automatic import plan
+from tallmc.metropolis import MetropolisHastings
+from tallmc.numerics.keys import as_key
+from tallmc.posterior import Model, Posterior, checks
 from tallmc.run.chain import Chain, Problem, start_chain
-from tallmc.run.drive import drive
+from tallmc.run.convergence import ConvergenceWarning
+from tallmc.run.drive import Review, drive
 from tallmc.run.drivers import Driver, pick_driver
 from tallmc.run.result import Run
-from tallmc.run.start import check_bounds, find_start, make_feed
+from tallmc.run.session import Session
+from tallmc.setup.automatic import plan
+from tallmc.setup.precision import check_precision
+from tallmc.setup.recentre import Recentred, look_times, recentre
+from tallmc.setup.start import check_bounds, check_parts, feed_kinds, find_start, make_feed
 
 _TOLERATED_ERROR = 0.01
 
@@ -75,7 +78,7 @@ def sample(
     """
     if not isinstance(posterior, Posterior):
         raise ValueError(f"posterior must be a tm.Posterior, not {type(posterior).__name__}")
-    checks.check_counts(num_samples, num_warmup, num_chains)
+    _check_counts(num_samples, num_warmup, num_chains)
     checks.check_data(posterior.data)
     if driver is not None and not isinstance(driver, Driver):
         raise ValueError("driver must be a Driver such as tm.ChainByChain() or tm.Together()")
@@ -92,57 +95,88 @@ def sample(
                 "without a kernel control variate and feed are chosen too; leave control_variate and feed out"
             )
         start = plan(posterior, init, num_chains, key_plan, progress=progress)
-        print(f"tallmc: {'; '.join(start.choices)}.")
     else:
-        checks.check_is_kernel(kernel)
+        _check_is_kernel(kernel)
         start = find_start(posterior, kernel, init, control_variate, num_chains, progress=progress)
-    posterior, kernel, positions = start.posterior, start.kernel, start.positions
-    checks.check_kernel(kernel, positions, posterior)
+    if start.choices:
+        say("; ".join(start.choices), show=progress)
+    model, kernel, positions = start.model, start.kernel, start.positions
+    kinds = feed_kinds(kernel, feed or start.feed)
+    check_parts(kernel, kinds, positions, model)
     typical, start_rows = checks.check_start(posterior, positions)
-    first = jax.tree.map(lambda leaf: leaf[0], positions)
-    check_precision(posterior, kernel, first, typical)
-    rows, arranged, feed_rows = make_feed(feed or start.feed, posterior, kernel)
-    checks.check_kernel(kernel, positions, arranged)  # once more: now it is known how rows will be drawn
-    setup_rows = start.rows_read + start_rows + feed_rows + check_bounds(posterior, kernel, rows, positions, typical)
+    check_precision(model, posterior.rows, kernel, jax.tree.map(lambda leaf: leaf[0], positions), typical)
+    source = make_feed(kernel, kinds, posterior.rows, model)
+    bounds_rows = check_bounds(posterior, model, kernel, source, positions, typical)
+    setup_rows = start.rows_read + start_rows + source.setup_rows + bounds_rows
 
     shuffle_seed = int(jax.random.bits(key_shuffle))
-    arranged = eqx.tree_at(lambda p: p.data, arranged, rows.arrange(posterior.data, shuffle_seed))
-    problem = Problem(kernel, arranged, rows, jnp.int32(num_warmup))
+    stage = source.arrange(posterior.rows, shuffle_seed)
+    fed = kernel.fed_by(source)
+    problem = Problem(fed, model, source, stage, jnp.int32(num_warmup))
     chains = _start_chains(problem, jax.random.split(key_chains, num_chains), positions)
+    session = Session(fed, model, source, shuffle_seed, num_warmup, chains)
+    moved: list[Recentred] = []
 
-    done = drive(
-        driver or pick_driver(), problem, chains, num_samples, num_warmup, show=progress, controlled=start.controlled
-    )
+    def decide(looks: tuple[PyTree, ...]) -> tuple[Model, Feed] | None:
+        assert start.controlled is not None
+        found = recentre(start.controlled, posterior.rows, looks)
+        if found is None:
+            return None
+        # The same rows, weighed anew if they are drawn by weight.
+        again = make_feed(kernel, kinds, posterior.rows, found.controlled.model)
+        moved.append(found._replace(rows_read=found.rows_read + again.setup_rows))
+        return found.controlled.model, again
+
+    review = Review(look_times(num_warmup), decide) if start.controlled is not None else None
+    done = drive(driver or pick_driver(), session, stage, num_samples, show=progress, review=review)
+    for found in moved:
+        say(found.reason, show=progress)
     run = Run.collect(
-        draws=done.draws,
+        done,
         kernel=kernel,
-        posterior=posterior if done.moved is None else done.moved.controlled.posterior,
-        step_size=_step_size(kernel, done.chains),
-        num_warmup=num_warmup,
-        chains=done.chains,
-        feed=done.feed,
-        setup_rows=setup_rows + (0 if done.moved is None else done.moved.rows_read),
-        shuffle_seed=shuffle_seed,
-        seconds=done.seconds,
-        interrupted=done.draws.stats["rows"].shape[1] < num_samples,
-        choices=start.choices + (() if done.moved is None else (done.moved.reason,)),
-        doubts=start.doubts,
+        posterior=posterior,
+        setup_rows=setup_rows + sum(found.rows_read for found in moved),
+        choices=start.choices + tuple(found.reason for found in moved),
+        known_doubts=start.doubts,
     )
-    if done.moved is not None:
-        print(f"tallmc: {done.moved.reason}.")
     if automatic and run.num_draws > 1 and not run.interrupted:
         try:
             with working("auditing 64 steps on all rows (Ctrl-C skips it)", show=progress):
                 found = audit(run)
-            run = dataclasses.replace(run, audit=found, doubts=run.doubts + _objections(found))
+            run = dataclasses.replace(run, audit=found, known_doubts=run.known_doubts + _objections(found))
         except KeyboardInterrupt:  # the draws are there; whoever is in a hurry may have them
-            run = dataclasses.replace(run, doubts=(*run.doubts, "the audit was stopped before it had an answer"))
-    for warning in kernel.warnings(run.stats):
-        trusting = getattr(getattr(kernel, "rule", None), "trusts_normality", False)
-        warnings.warn(warning, NormalityWarning if trusting else UserWarning, stacklevel=2)
-    for doubt in run.doubts:
-        warnings.warn(doubt, UserWarning, stacklevel=2)
+            stopped = "the audit was stopped before it had an answer"
+            run = dataclasses.replace(run, known_doubts=(*run.known_doubts, stopped))
+    _warn(run)
     return run
+
+
+def _warn(run: Run) -> None:
+    """Raises as warnings what speaks against a run."""
+    for number, part in enumerate(run.kernel.parts()):
+        for warning in part.warnings(run.part_stats(number)):
+            trusting = isinstance(part, MetropolisHastings) and part.rule.promise.trusts_normality
+            warnings.warn(warning, NormalityWarning if trusting else UserWarning, stacklevel=3)
+    for doubt in run.known_doubts:
+        warnings.warn(doubt, UserWarning, stacklevel=3)
+    for doubt in run.convergence_doubts:
+        warnings.warn(doubt, ConvergenceWarning, stacklevel=3)
+
+
+def _check_counts(num_samples: int, num_warmup: int, num_chains: int) -> None:
+    for name, value, least in (
+        ("num_samples", num_samples, 1),
+        ("num_warmup", num_warmup, 0),
+        ("num_chains", num_chains, 1),
+    ):
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+            raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
+
+
+def _check_is_kernel(kernel: object) -> None:
+    if not isinstance(kernel, Kernel):
+        name = type(kernel).__name__
+        raise ValueError(f"kernel must be a Kernel such as tm.MetropolisHastings(proposal, rule), not {name}")
 
 
 def _objections(found: Audit) -> tuple[str, ...]:
@@ -155,8 +189,3 @@ def _objections(found: Audit) -> tuple[str, ...]:
 @eqx.filter_jit
 def _start_chains(problem: Problem, keys: Array, positions: PyTree) -> Chain:
     return jax.vmap(lambda key, position: start_chain(problem, key, position))(keys, positions)
-
-
-def _step_size(kernel: Kernel, chains: Chain) -> np.ndarray | None:
-    factor = jax.vmap(kernel.step_size)(chains.state)
-    return None if factor is None else np.asarray(factor)

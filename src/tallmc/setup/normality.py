@@ -8,11 +8,13 @@ import numpy as np
 from jaxtyping import Array, PyTree
 from scipy import stats
 
-from tallmc.diagnostics.moves import Moves, log_ratio_blocks, move_moments, moves_of
+from tallmc.acceptance.normality import NormalityWarning, alternatives
+from tallmc.diagnostics.moves import Moves, move_moments, moves_of
 from tallmc.metropolis import MetropolisHastings
-from tallmc.normality import NormalityWarning, alternatives
 from tallmc.posterior import Posterior
-from tallmc.run.sample import sample
+from tallmc.posterior.passes import log_ratio_blocks
+from tallmc.run import ConvergenceWarning
+from tallmc.setup.sample import sample
 
 _NUM_BATCHES = 4000
 _TOLERATED = 0.05  # 2,000 times beyond what 4,000 normal batches show by chance
@@ -84,6 +86,7 @@ def check_normality(
         raise ValueError(f"check_normality needs a MetropolisHastings kernel, not {type(kernel).__name__}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NormalityWarning)  # the trial run would say the same in other words
+        warnings.simplefilter("ignore", ConvergenceWarning)  # and it is short
         run = sample(
             posterior,
             kernel,
@@ -95,11 +98,11 @@ def check_normality(
             progress=False,
         )
     moves = moves_of(run, num_moves, rng_key)
-    moments = move_moments(posterior, moves)
+    moments = move_moments(posterior.model, posterior.rows, moves)
     name, rows = type(kernel.rule).__name__, int(np.quantile(run.stats.get("test_rows", run.stats["rows"]), 0.1))
     worst = np.argsort(-moments.kurtosis)[:_WORST_MOVES]
     few = Moves(*(jax.tree.map(lambda leaf: leaf[worst], part) for part in moves))
-    values = np.concatenate(list(log_ratio_blocks(posterior, few)), axis=1)
+    values = np.concatenate(list(log_ratio_blocks(posterior.model, posterior.rows, few.position, few.proposed)), axis=1)
     distance = max(_distance_from_student(line, rows) for line in values)
     report = NormalityReport(
         rule=name,
@@ -107,7 +110,7 @@ def check_normality(
         skewness=float(np.max(np.abs(moments.skewness))),
         kurtosis=float(np.max(moments.kurtosis)),
         distance=distance,
-        warnings=_warnings(name, rows, distance) if kernel.rule.trusts_normality else (),
+        warnings=_warnings(name, rows, distance) if kernel.rule.promise.trusts_normality else (),
     )
     for warning in report.warnings:
         warnings.warn(warning, NormalityWarning, stacklevel=2)

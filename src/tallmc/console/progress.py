@@ -2,6 +2,7 @@
 
 import contextlib
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -21,6 +22,12 @@ def is_watched() -> bool:
 def few(rows: float) -> str:
     """A mean number of rows, with two digits where it is small."""
     return f"{rows:,.0f}" if rows >= 100 else f"{rows:.2g}"
+
+
+def say(what: str, *, show: bool) -> None:
+    """Tells the user on standard error, so that output that is piped elsewhere stays clean; nothing if not asked to."""
+    if show:
+        print(f"tallmc: {what}.", file=sys.stderr)
 
 
 @contextlib.contextmanager
@@ -57,7 +64,7 @@ def progress_bar(total: int, num_warmup: int, *, show: bool, console: Console | 
 
         def update(finished: int, stats: dict[str, np.ndarray]) -> None:
             phase, note = ("warm-up ", "") if finished <= num_warmup else ("sampling", "")
-            if stats["rows"].size:
+            if stats:
                 note = f"accepted {stats['accepted'].mean():.2f}  rows/step {few(stats['rows'].mean())}"
             progress.update(task, completed=finished, description=phase, note=note)
 

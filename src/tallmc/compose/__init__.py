@@ -1,0 +1,6 @@
+"""Kernels made of kernels."""
+
+from tallmc.compose.cycle import Cycle
+from tallmc.compose.mixture import Mixture
+
+__all__ = ["Cycle", "Mixture"]

@@ -1,0 +1,84 @@
+"""Several feeds at once, for a kernel whose parts need different rows."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+from jaxtyping import Array, Int, PyTree
+
+from tallmc.feed.contract import Feed, Needs, Window
+from tallmc.posterior import Model, Rows
+
+
+class Windows(NamedTuple):
+    """One window for each part, none of them read before it is asked for: only the part at work pays for its rows."""
+
+    readers: tuple[Callable[[], "Window | Windows"], ...]
+
+    def of(self, part: int) -> "Window | Windows":
+        """Reads the window of one part."""
+        return self.readers[part]()
+
+
+class SeveralFeeds(Feed):
+    """A feed for each part of a kernel. Feeds that lay rows out alike share them.
+
+    Args:
+        feeds: One a part.
+    """
+
+    feeds: tuple[Feed, ...]
+    num_rows: int = eqx.field(static=True)
+    batch_size: int = eqx.field(static=True)
+
+    def __init__(self, feeds: tuple[Feed, ...]):
+        self.feeds = feeds
+        self.num_rows = feeds[0].num_rows
+        self.batch_size = max(feed.batch_size for feed in feeds)
+
+    @classmethod
+    def of(cls, rows: Rows, needs: Needs, model: Model) -> "SeveralFeeds":
+        """There is no one need that takes several feeds."""
+        raise NotImplementedError("build the feed of each part, then SeveralFeeds(feeds)")
+
+    def arrange(self, rows: Rows, seed: int, widest: int = 0) -> tuple[PyTree, ...]:
+        """The stage of each part. Stages that several parts share are one array, not copies."""
+        widest = max(self.batch_size, widest)
+        laid_out: dict[bool, PyTree] = {}
+        for feed in self.leaves():
+            if feed.shuffled not in laid_out:
+                laid_out[feed.shuffled] = feed.arrange(rows, seed, widest)
+        return self._hand_out(laid_out)
+
+    def _hand_out(self, laid_out: dict[bool, PyTree]) -> tuple[PyTree, ...]:
+        return tuple(
+            feed._hand_out(laid_out) if isinstance(feed, SeveralFeeds) else laid_out[feed.shuffled]
+            for feed in self.feeds
+        )
+
+    def leaves(self) -> tuple[Feed, ...]:
+        """All feeds, those of parts of parts included."""
+        return tuple(
+            leaf for feed in self.feeds for leaf in (feed.leaves() if isinstance(feed, SeveralFeeds) else (feed,))
+        )
+
+    def start(self, key: Array, every_row: PyTree = None) -> tuple[PyTree, ...]:
+        """A cursor for each part, independent of each other's."""
+        wishes = (None,) * len(self.feeds) if every_row is None else every_row
+        keys = jax.random.split(key, len(self.feeds))
+        return tuple(feed.start(keys[i], wishes[i]) for i, feed in enumerate(self.feeds))
+
+    def advance(self, cursor: tuple[PyTree, ...]) -> tuple[PyTree, ...]:
+        """Moves all cursors on; those of parts that are not at work are never read."""
+        return tuple(feed.advance(part) for feed, part in zip(self.feeds, cursor, strict=True))
+
+    def read(self, stage: tuple[PyTree, ...], cursor: tuple[PyTree, ...], round_: Int[Array, ""]) -> Windows:
+        """Windows to choose from."""
+        parts = zip(self.feeds, stage, cursor, strict=True)
+        return Windows(tuple(lambda feed=feed, s=s, c=c: feed.read(s, c, round_) for feed, s, c in parts))
+
+    @property
+    def setup_rows(self) -> int:
+        """Rows that were read to make all of them."""
+        return sum(feed.setup_rows for feed in self.feeds)

@@ -1,0 +1,20 @@
+"""What is sampled: a model and its rows, full passes over them, and bounds on what a row can say."""
+
+from tallmc.posterior.bounds import Bounds, DerivativeBounds, Lipschitz, RowBounds, SmoothBounds
+from tallmc.posterior.model import KnownChange, Model, PlainModel
+from tallmc.posterior.posterior import Posterior
+from tallmc.posterior.rows import Rows, RowsInMemory
+
+__all__ = [
+    "Bounds",
+    "DerivativeBounds",
+    "KnownChange",
+    "Lipschitz",
+    "Model",
+    "PlainModel",
+    "Posterior",
+    "RowBounds",
+    "Rows",
+    "RowsInMemory",
+    "SmoothBounds",
+]

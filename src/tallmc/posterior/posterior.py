@@ -1,0 +1,107 @@
+"""What is sampled: a model and its rows."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PyTree, Real
+
+from tallmc.posterior.model import PlainModel
+from tallmc.posterior.passes import log_likelihood_sum
+from tallmc.posterior.rows import Rows, RowsInMemory
+
+
+def _flat_prior(position: PyTree) -> float:
+    """The improper flat prior."""
+    del position
+    return 0.0
+
+
+class Posterior(eqx.Module):
+    """A posterior over many rows: `log_prior(position) + sum_i log_likelihood(position, row_i) / temperature`.
+
+    Args:
+        log_likelihood: `log_likelihood(position, row) -> scalar` for *one* row. The library batches it, scales it by
+            the number of rows and counts how often it is called.
+        data: Pytree of arrays with one common first axis, a row being one index along it; or any `Rows`.
+        log_prior: `log_prior(position) -> scalar`; flat if left out. Minus infinity marks a position outside the
+            support.
+        temperature: Divides the log likelihood. Changing it never recompiles anything.
+        bounds: Bounds on the change of a row's log likelihood, for the rules that need them.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> posterior = Posterior(lambda mean, row: -0.5 * (row - mean) ** 2, jnp.arange(5.0))
+        >>> posterior.num_rows, float(posterior.log_density(2.0))
+        (5, -5.0)
+    """
+
+    model: PlainModel
+    rows: Rows
+
+    def __init__(
+        self,
+        log_likelihood: Callable[[PyTree, PyTree], Any],
+        data: PyTree,
+        log_prior: Callable[[PyTree], Any] = _flat_prior,
+        temperature: float | Array = 1.0,
+        bounds: Any = None,
+    ):
+        _check_functions(log_likelihood, data, log_prior)
+        self.rows = data if isinstance(data, Rows) else RowsInMemory(data)
+        self.model = PlainModel(log_likelihood, log_prior, _as_temperature(temperature), bounds, self.rows.num_rows)
+
+    num_rows = property(lambda self: self.rows.num_rows, doc="Rows of data.")
+    data = property(lambda self: self.rows.all(), doc="The rows, as a pytree of arrays.")
+    log_likelihood = property(lambda self: self.model.log_likelihood, doc="Of one row.")
+    log_prior = property(lambda self: self.model.log_prior, doc="Of a position.")
+    temperature = property(lambda self: self.model.temperature, doc="What the log likelihood is divided by.")
+    bounds = property(lambda self: self.model.bounds, doc="On the change of a row's log likelihood, or None.")
+
+    def at_temperature(self, temperature: float | Array) -> "Posterior":
+        """The same posterior at another temperature, which may be a traced number."""
+        return eqx.tree_at(lambda p: p.model.temperature, self, _as_temperature(temperature))
+
+    def log_density(self, position: PyTree, rows: PyTree = None) -> Real[Array, ""]:
+        """Unnormalised log density.
+
+        Outside compiled code rows are read block by block and summed in float64; inside it, all at once.
+
+        Args:
+            position: Where.
+            rows: If given, as if these were all the data there is.
+        """
+        position = jax.tree.map(_as_real, position)
+        traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((position, rows)))
+        if rows is None and not traced:
+            total = jnp.asarray(log_likelihood_sum(self.model, self.rows, position), jnp.result_type(float))
+        else:
+            total = jnp.sum(self.model.log_likelihoods(position, self.rows.all() if rows is None else rows))
+        return self.log_prior(position) + total / self.temperature.astype(total.dtype)
+
+
+def _as_real(leaf: Any) -> Array:
+    array = jnp.asarray(leaf)
+    return array if jnp.issubdtype(array.dtype, jnp.inexact) else array.astype(jnp.result_type(float))
+
+
+def _as_temperature(temperature: float | Array) -> Array:
+    if not isinstance(temperature, jax.core.Tracer) and not (np.isfinite(temperature) and temperature > 0):
+        raise ValueError(f"temperature must be a positive number, got {temperature}")
+    return jnp.asarray(temperature, jnp.result_type(float))
+
+
+def _check_functions(log_likelihood: Any, data: PyTree, log_prior: Any) -> None:
+    if not callable(log_likelihood):
+        swapped = "the arguments may be swapped, " if callable(data) else ""
+        raise ValueError(
+            f"log_likelihood must be a function of a position and a row, not {type(log_likelihood).__name__}; "
+            f"{swapped}pass tm.Posterior(log_likelihood, data)"
+        )
+    if not callable(log_prior):
+        raise ValueError(
+            f"log_prior must be a function of the position, not {type(log_prior).__name__}; leave it out if it is flat"
+        )

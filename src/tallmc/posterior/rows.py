@@ -1,0 +1,117 @@
+"""Where the data is. Everything that reads rows outside a chain goes through this door."""
+
+import abc
+from collections.abc import Iterator
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int, PyTree
+
+
+class Rows(eqx.Module):
+    """The rows of a dataset, seen from the host. In memory here; on disk or on many hosts, one more class each."""
+
+    num_rows: eqx.AbstractVar[int]
+
+    @property
+    @abc.abstractmethod
+    def like(self) -> PyTree:
+        """Shape and dtype of one row, as compiled code sees it."""
+
+    @abc.abstractmethod
+    def take(self, indices: Int[np.ndarray, " k"]) -> PyTree:
+        """Some rows, by number, along the first axis of NumPy arrays."""
+
+    @abc.abstractmethod
+    def blocks(self, size: int) -> Iterator[PyTree]:
+        """All rows in their order, `size` at a time as NumPy arrays; the last block may be shorter."""
+
+    @abc.abstractmethod
+    def all(self) -> PyTree:
+        """All rows at once, as given."""
+
+    def padded_blocks(self, size: int) -> Iterator[tuple[PyTree, Array]]:
+        """Blocks of one size, so that only one function is compiled; the last repeats its last row.
+
+        Yields:
+            A block, and which of its rows count.
+        """
+        for block in self.blocks(size):
+            count = len(jax.tree.leaves(block)[0])
+            if count < size:
+                filled = np.minimum(np.arange(size), count - 1)
+                block = jax.tree.map(lambda leaf, filled=filled: leaf[filled], block)
+            yield block, jnp.asarray(np.arange(size) < count)
+
+
+class RowsInMemory(Rows):
+    """Rows as a pytree of arrays with one common first axis.
+
+    Args:
+        data: The arrays.
+
+    Example:
+        >>> import numpy as np
+        >>> rows = RowsInMemory({"x": np.arange(6.0).reshape(3, 2)})
+        >>> rows.num_rows, rows.like["x"].shape
+        (3, (2,))
+    """
+
+    data: PyTree
+    num_rows: int = eqx.field(static=True)
+
+    def __init__(self, data: PyTree):
+        self.num_rows = _check_columns(data)
+        self.data = data
+
+    @property
+    def like(self) -> PyTree:
+        """Shape and dtype of one row, as compiled code sees it."""
+
+        def of_one(leaf: Array | np.ndarray) -> jax.ShapeDtypeStruct:
+            return jax.ShapeDtypeStruct(leaf.shape[1:], jax.dtypes.canonicalize_dtype(leaf.dtype))
+
+        return jax.tree.map(of_one, self.data)
+
+    def take(self, indices: Int[np.ndarray, " k"]) -> PyTree:
+        """Some rows, by number."""
+        return jax.tree.map(lambda leaf: np.asarray(leaf)[indices], self.data)
+
+    def blocks(self, size: int) -> Iterator[PyTree]:
+        """All rows in their order, `size` at a time."""
+        data = jax.tree.map(np.asarray, self.data)
+        for start in range(0, self.num_rows, size):
+            yield jax.tree.map(lambda leaf, start=start: leaf[start : start + size], data)
+
+    def all(self) -> PyTree:
+        """The arrays themselves."""
+        return self.data
+
+
+def _check_columns(data: PyTree) -> int:
+    """The number of rows, if these are columns of numbers of one length."""
+    if not jax.tree.leaves(data):
+        raise ValueError("data holds no arrays; pass an array or a pytree of arrays with one row per first index")
+    lengths = set()
+    for path, leaf in jax.tree.leaves_with_path(data):
+        name = "data" + jax.tree_util.keystr(path)
+        if not isinstance(leaf, np.ndarray | jax.Array) or leaf.ndim == 0:
+            raise ValueError(
+                f"{name} must be an array with one row per first index, not {type(leaf).__name__}; "
+                "convert lists and data frames with numpy.asarray, sparse matrices with their .toarray()"
+            )
+        if not (jnp.issubdtype(leaf.dtype, jnp.number) or jnp.issubdtype(leaf.dtype, jnp.bool)):
+            raise ValueError(
+                f"{name} holds {leaf.dtype}, not numbers; convert it with .astype(float), or labels to their numbers "
+                "with numpy.unique(labels, return_inverse=True)[1]"
+            )
+        lengths.add(leaf.shape[0])
+    if len(lengths) > 1:
+        shapes = {jax.tree_util.keystr(path): leaf.shape for path, leaf in jax.tree.leaves_with_path(data)}
+        raise ValueError(f"columns have different lengths: {shapes}; give every array the same first axis")
+    (num_rows,) = lengths
+    if num_rows == 0:
+        raise ValueError("data has zero rows; a posterior needs at least one")
+    return int(num_rows)

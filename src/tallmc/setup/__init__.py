@@ -1,0 +1,6 @@
+"""What happens before and around a run: `tm.sample` and all that it works out first."""
+
+from tallmc.setup.normality import NormalityReport, check_normality
+from tallmc.setup.sample import sample
+
+__all__ = ["NormalityReport", "check_normality", "sample"]

@@ -1,0 +1,208 @@
+"""Where chains start, and what is worked out before they do."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PyTree
+
+from tallmc.control_variates import Controlled, Taylor
+from tallmc.feed import Drawn, Feed, InMemoryFeed, Needs, SeveralFeeds, WeightedFeed
+from tallmc.kernel import Kernel, rule_feeds, rule_needs
+from tallmc.metropolis import MetropolisHastings
+from tallmc.numerics.keys import as_key
+from tallmc.posterior import Model, Posterior, RowBounds, Rows, checks
+from tallmc.setup.modes import find_mode
+
+_ROWS_TO_TRY, _MOVES_TO_TRY = 1000, 4  # a bound that is wrong for one row in 300 is found 19 times in 20
+
+
+class Start(NamedTuple):
+    """What a run begins with.
+
+    Args:
+        model: What chains are shown: with its expansion, if it has one.
+        kernel: How to move.
+        positions: Where the chains start.
+        rows_read: Rows that it took to get there.
+        controlled: The control variate.
+        feed: How to draw rows, if that was chosen too.
+        choices: What was chosen and why, in words.
+        doubts: What the caller must be warned of.
+    """
+
+    model: Model
+    kernel: Kernel
+    positions: PyTree
+    rows_read: int
+    controlled: Controlled | None = None
+    feed: type[Feed] | None = None
+    choices: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+
+
+def find_start(
+    posterior: Posterior,
+    kernel: Kernel,
+    init: PyTree,
+    control_variate: Taylor | None,
+    num_chains: int,
+    *,
+    progress: bool,
+) -> Start:
+    """Finds the mode if it is needed, and expands the posterior if that is wanted."""
+    if control_variate is None and (order := _expansion_order(kernel)) is not None:
+        control_variate = Taylor(order)
+    if control_variate is not None and not isinstance(control_variate, Taylor):
+        raise ValueError(f"control_variate must be tm.Taylor(...), not {type(control_variate).__name__}")
+    at, rows_read = None if control_variate is None else control_variate.at, 0
+    name, choices = "init", ()
+    if init is None and at is not None:
+        init, name = at, "at"
+    positions = None if init is None else checks.one_position_per_chain(posterior, init, num_chains, name)
+    if positions is None or (control_variate is not None and at is None):
+        first = None if positions is None else jax.tree.map(lambda leaf: leaf[0], positions)
+        found = find_mode(posterior, first, progress=progress)
+        rows_read = found.rows_read
+        at = found.position if at is None else at
+        if positions is None:
+            place = "the mode" if found.converged else "the best position that the search for a mode came to"
+            choices = (f"no init given; starting at {place}, found in {rows_read:,} rows",)
+            positions = checks.one_position_per_chain(posterior, found.position, num_chains)
+    controlled, model = None, posterior.model
+    if control_variate is not None:
+        at = jax.tree.map(lambda leaf: leaf[0], checks.one_position_per_chain(posterior, at, 1, "at"))
+        controlled = control_variate.expand(posterior.model, posterior.rows, at)
+        model, rows_read = controlled.model, rows_read + controlled.rows_read
+    return Start(model, kernel, positions, rows_read, controlled, choices=choices)
+
+
+def _expansion_order(kernel: Kernel) -> int | None:
+    """The order that the parts of a kernel cannot do without."""
+    orders = {}
+    for name, part in named_parts(kernel):
+        needs = rule_needs(part)
+        if needs.expansion_order is not None:
+            orders.setdefault(needs.expansion_order, name)
+    if len(orders) > 1:
+        (one, first), (other, second) = list(orders.items())[:2]
+        raise ValueError(
+            f"{first} needs a Taylor expansion of order {one}, and {second} one of order {other}; one run has one "
+            "expansion, so give them the same order"
+        )
+    return next(iter(orders), None)
+
+
+def named_parts(kernel: Kernel) -> list[tuple[str, Kernel]]:
+    """The parts of a kernel with a name for messages; a kernel without parts is just 'this rule'."""
+    parts = kernel.parts()
+    if len(parts) == 1 and parts[0] is kernel:
+        return [("this rule", kernel)]
+    return [(f"part {number} ({_name(part)})", part) for number, part in enumerate(parts)]
+
+
+def _name(kernel: Kernel) -> str:
+    return type(kernel.rule if isinstance(kernel, MetropolisHastings) else kernel).__name__
+
+
+def feed_kinds(kernel: Kernel, chosen: type[Feed] | None) -> list[type[Feed]]:
+    """How rows come to each part: as the caller chose, or as its rule likes best."""
+    kinds = []
+    for name, part in named_parts(kernel):
+        drawn = rule_needs(part).drawn
+        kind = chosen or (WeightedFeed if drawn[0] is Drawn.BY_WEIGHT else InMemoryFeed)
+        if kind.drawn not in drawn and drawn == (Drawn.BY_WEIGHT,):
+            raise ValueError(f"{name} draws rows by weight; leave feed out, or pass feed=tm.WeightedFeed")
+        if kind.drawn not in drawn:
+            raise ValueError(
+                f"{name} counts on seeing each row once; WeightedFeed is for MHSS, TunaMH, MHMinibatch and AustereMH"
+            )
+        kinds.append(kind)
+    return kinds
+
+
+def make_feed(kernel: Kernel, kinds: list[type[Feed]], rows: Rows, model: Model) -> Feed:
+    """Feeds as the parts of a kernel need them, put together as the kernel is."""
+    left = iter(kinds)
+
+    def of_part(part: Kernel) -> Feed:
+        if isinstance(part.needs, Needs):
+            return next(left).of(rows, part.needs, model)
+        own, *others = part.needs  # of the rule, and of the proposal
+        return SeveralFeeds((next(left).of(rows, own, model), *(InMemoryFeed.of(rows, n, model) for n in others)))
+
+    def of_all(kernel: Kernel) -> Feed:
+        members = kernel.members()
+        return of_part(kernel) if not members else SeveralFeeds(tuple(of_all(member) for member in members))
+
+    return of_all(kernel)
+
+
+def check_parts(kernel: Kernel, kinds: list[type[Feed]], positions: PyTree, model: Model) -> None:
+    """Raises `ValueError` if some part cannot do its work, and names it."""
+    first = jax.tree.map(lambda leaf: leaf[0], positions)
+    for (name, part), kind in zip(named_parts(kernel), kinds, strict=True):
+        try:
+            part.check(first, model, kind.drawn)
+        except ValueError as error:
+            raise (ValueError(f"{name}: {error}") if len(kinds) > 1 else error) from error
+
+
+def check_bounds(
+    posterior: Posterior, model: Model, kernel: Kernel, feed: Feed, positions: PyTree, typical: float
+) -> int:
+    """Tries the bounds that exact rules rely on: some rows, on the way from where chains start to elsewhere.
+
+    Args:
+        posterior: With its rows.
+        model: With its bounds.
+        kernel: Every part whose rule relies on bounds is tried, with its own proposals.
+        feed: Knows the constants of the bounds, for it draws rows by them.
+        positions: Where the chains start.
+        typical: Size of a row's log likelihood, for the rounding of their differences.
+
+    Returns:
+        Rows read.
+    """
+    rows_read = 0
+    for (name, part), source in zip(named_parts(kernel), rule_feeds(kernel, feed), strict=True):
+        if isinstance(part, MetropolisHastings) and isinstance(source, WeightedFeed) and rule_needs(part).row_bounds:
+            rows_read += _check_bounds_of(name, part, source, posterior, model, positions, typical)
+    return rows_read
+
+
+def _check_bounds_of(
+    name: str,
+    kernel: MetropolisHastings,
+    feed: WeightedFeed,
+    posterior: Posterior,
+    model: Model,
+    positions: PyTree,
+    typical: float,
+) -> int:
+    bounds = model.bounds
+    assert isinstance(bounds, RowBounds)
+    old = jax.tree.map(lambda leaf: leaf[0], positions)
+    generator = np.random.default_rng(0)
+    which = generator.choice(posterior.num_rows, min(_ROWS_TO_TRY, posterior.num_rows), replace=False)
+    rows = jax.tree.map(jnp.asarray, posterior.rows.take(which))
+    constants = float(bounds.mean) * feed.weights[which]
+    for seed in range(_MOVES_TO_TRY):
+        new = kernel.proposal.propose(as_key(seed), old, model).position
+        allowed = constants * float(bounds.reach(old, new)) / float(model.temperature)
+        with jax.default_matmul_precision("highest"):
+            ratios = model.log_ratios(old, new, rows)
+        rounding = 0.0 if model.expanded else 8 * typical / float(model.temperature)
+        allowed = allowed + rounding * float(jnp.finfo(ratios.dtype).eps)
+        change = np.abs(np.asarray(ratios, float))
+        if np.any(worse := change > allowed * 1.001):
+            row = int(np.argmax(np.where(worse, change / np.maximum(allowed, np.finfo(float).tiny), 0)))
+            prefix = "" if name == "this rule" else f"{name}: "
+            raise ValueError(
+                f"{prefix}row {which[row]} breaks posterior.bounds: between two positions it changes by "
+                f"{change[row]:.3g}, and its bound allows {allowed[row]:.3g}. Mend the bounds (a first derivative "
+                "bounds the change, a second or third what a Taylor expansion leaves of it), or use tm.MHMinibatch(), "
+                "which needs none"
+            )
+    return _MOVES_TO_TRY * len(which)
