@@ -9,7 +9,7 @@ SLOWLY_IN_DOUBLE_PRECISION := tests/laws/test_acceptance_frequency.py tests/laws
 	tests/laws/test_wrong_decisions.py tests/test_mode.py tests/test_optimise.py tests/test_optimise_degenerate.py \
 	tests/test_drivers.py::test_both_drivers_give_the_same_chains_bit_for_bit
 
-.PHONY: setup demo test test-slow lint bench docs clean
+.PHONY: setup demo test test-slow lint wheel-check bench docs clean
 
 setup: $(READY)
 
@@ -33,6 +33,9 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
+
+wheel-check:
+	PYTHON=$(PYTHON) .ci/wheel
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks
