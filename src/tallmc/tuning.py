@@ -37,11 +37,11 @@ class TowardsAcceptance(Tuning):
     target: float = eqx.field(static=True)
 
     def init(self) -> Real[Array, ""]:
-        """A factor of 1."""
+        """Begins with the proposal's own steps: the state is the factor itself, 1."""
         return jnp.ones((), jnp.result_type(float))
 
     def factor(self, tuned: Real[Array, ""]) -> Real[Array, ""]:
-        """As it is."""
+        """The state is the factor, so it is returned as it is."""
         return tuned
 
     def update(
@@ -81,7 +81,7 @@ class BestOfGrid(Tuning):
         return jnp.int32(-1), jnp.zeros((len(self.factors), 3), jnp.result_type(float))
 
     def factor(self, tuned: tuple[Int[Array, ""], Real[Array, "k 3"]]) -> Real[Array, ""]:
-        """The one in use."""
+        """The factor being tried or, after warm-up, the one kept; 1, the proposal's own, before the first trial."""
         using, table = tuned
         return jnp.where(using < 0, 1, self.factors.astype(table.dtype)[using])
 

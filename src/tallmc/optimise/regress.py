@@ -1,4 +1,4 @@
-"""The ready regressions as functions."""
+"""One function for each ready regression: builds the problem and hands it to `irls`."""
 
 from typing import Any
 

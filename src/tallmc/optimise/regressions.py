@@ -22,7 +22,7 @@ class Terms(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Rows of a regression."""
+    """The data of a regression: one line of columns `X` and one outcome `y` for each row."""
 
     X: np.ndarray
     y: np.ndarray
@@ -206,7 +206,7 @@ class LeastAbsoluteDeviation(Regression):
         return Terms(weight * residual, weight, loss)
 
     def start(self, rows: Table) -> np.ndarray:
-        """Least squares."""
+        """Begins at the coefficients of ordinary least squares."""
         return _least_squares(*rows, np.ones_like(rows[1]))
 
     def dispersion(self, mean_loss: float) -> float:

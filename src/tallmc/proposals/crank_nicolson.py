@@ -74,7 +74,7 @@ class CrankNicolson(Proposal):
         return Move(unravel(proposed), jnp.sum((new - old) * (new + old)) / 2)
 
     def rescaled(self, step_size: Real[Array, ""]) -> "CrankNicolson":
-        """Another beta, between -1 and 1."""
+        """The same proposal with beta times `step_size`, cut off at -1 and 1."""
         return eqx.tree_at(lambda p: p.beta, self, jnp.clip(self.beta * step_size, -1, 1))
 
     def tuning(self, target_acceptance: float) -> Tuning:
