@@ -19,6 +19,8 @@ def targets(name, X, seed=1):
     predictor = X @ np.linspace(0.5, -0.4, X.shape[1])
     if name == "poisson":
         return generator.poisson(np.exp(predictor)).astype(float)
+    if name == "softplus_poisson":
+        return generator.poisson(np.logaddexp(0, predictor)).astype(float)
     if name == "least_absolute_deviation":
         return predictor + generator.laplace(size=len(X))
     noise = generator.logistic(size=len(X)) if name == "logistic" else generator.normal(size=len(X))
@@ -29,6 +31,7 @@ PROBLEMS = {
     "logistic": tm.optimise.Logistic,
     "probit": tm.optimise.Probit,
     "poisson": tm.optimise.Poisson,
+    "softplus_poisson": tm.optimise.SoftplusPoisson,
     "least_absolute_deviation": tm.optimise.LeastAbsoluteDeviation,
 }
 

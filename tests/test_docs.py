@@ -6,6 +6,7 @@ import types
 from pathlib import Path
 
 import pytest
+from benchmarks import picture
 
 import tallmc as tm
 
@@ -61,6 +62,20 @@ def test_public_names_are_explained(name):
 def test_every_page_is_in_the_index():
     linked = LINK.findall((ROOT / "docs/index.md").read_text())
     assert {path.name for path in (ROOT / "docs").glob("*.md")} - {"index.md"} <= set(linked)
+
+
+def test_the_picture_shows_the_figures_of_the_benchmarks():
+    lines = PAGES["docs/benchmarks.md"].read_text().splitlines()
+    for rows, rate in picture.TALLMC.items():
+        power = f"| 10^{len(str(rows)) - 1} rows | {rate:,} |"
+        assert any(line.startswith(power) for line in lines), power
+    for rows, rate in picture.NUTS.items():
+        heading = next(
+            i for i, line in enumerate(lines) if line.startswith(f"| 10^{len(str(rows)) - 1} rows | effective")
+        )
+        of_nuts = next(line for line in lines[heading:] if line.startswith("| NumPyro NUTS"))
+        assert of_nuts.split("|")[2].strip() == f"{rate:,}"
+    assert picture.TARGET.is_file()
 
 
 def is_part(value, kind):

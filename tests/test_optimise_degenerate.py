@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tallmc as tm
-from tests.regressions import NUM_ROWS, features, scipy_optimum, targets
+from tests.regressions import NUM_ROWS, PROBLEMS, features, scipy_optimum, targets
 
 
 class TestDegenerate:
@@ -20,14 +20,14 @@ class TestDegenerate:
         assert np.all(np.isfinite(found.position))
         assert tm.optimise.logistic(self.X, y, prior_precision=1.0).converged
 
-    @pytest.mark.parametrize("name", ["logistic", "probit", "poisson"])
+    @pytest.mark.parametrize("name", ["logistic", "probit", "poisson", "softplus_poisson"])
     def test_a_column_that_only_one_outcome_has(self, name):
         X = np.column_stack([self.X, np.arange(3_000) % 10 == 0])
         y = np.where(X[:, 3] > 0, 0, targets(name, self.X))
         with pytest.warns(RuntimeWarning, match=r"no finite optimum.*3"):
-            found = getattr(tm.optimise, name)(X, y)
+            found = tm.optimise.irls(PROBLEMS[name](X, y))
         assert np.all(np.isfinite(found.position))
-        assert getattr(tm.optimise, name)(X, y, prior_precision=1.0).converged
+        assert tm.optimise.irls(PROBLEMS[name](X, y, prior_precision=1.0)).converged
 
     def test_few_rows_that_are_separable_when_all_are_not(self):
         X, y, _ = tm.models.generate_logistic(50_000, 8)

@@ -16,7 +16,7 @@ class Schedule(eqx.Module):
 
     @abc.abstractmethod
     def __call__(self, time: Int[Array, ""]) -> Real[Array, ""]:
-        """The number at a time."""
+        """The number to use at this time, counted in transitions of the chain."""
 
 
 class _Power(Schedule):

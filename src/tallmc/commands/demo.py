@@ -73,7 +73,7 @@ class TimedRun:
 
 
 def run_demo(settings: DemoSettings, console: Console) -> None:
-    """Samples twice, compares, prints and reports."""
+    """The command `tallmc demo`: samples by `tm.sample` and by tests on all rows, prints both and writes a report."""
     report = _writable_report(settings.report, console)
     X, y, _ = generate_logistic(settings.rows, settings.columns, settings.seed)
     posterior = logistic_regression(X, y, temperature=settings.temperature)

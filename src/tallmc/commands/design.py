@@ -43,7 +43,7 @@ class DesignSettings:
 
 
 def run_design(settings: DesignSettings, console: Console) -> None:
-    """Searches, prints and draws."""
+    """The command `tallmc design`: finds the cheapest test within the error and prints it with its curves."""
     if settings.picture is not None:
         _check_picture(settings.picture)
     moves = None if settings.moves is None else read_moves(settings.moves)
@@ -65,7 +65,7 @@ def run_design(settings: DesignSettings, console: Console) -> None:
 
 
 def python_line(chosen: Candidate) -> str:
-    """The line that builds a rule."""
+    """The line of Python that builds the chosen rule, for the user to copy."""
     return (
         f"rule = tm.AustereMH(epsilon={chosen.epsilon!r}, batch_size={chosen.batch_size}, boundary={chosen.boundary!r})"
     )

@@ -46,7 +46,7 @@ class Stopwatch(Driver):
         return work
 
     def advance(self, problem: Problem, work: Any, until: int, most: int) -> Any:
-        """Times one block."""
+        """Lets the inner driver move the chains, and notes how long it took and how many transitions they made."""
         before, started = int(self.inner.finished(work).sum()), time.perf_counter()
         work = self.inner.advance(problem, work, until, most)
         after = int(self.inner.finished(work).sum())  # waits for the block to end
@@ -58,7 +58,7 @@ class Stopwatch(Driver):
         return self.inner.finished(work)
 
     def chains(self, work: Any) -> Chain:
-        """Asks the driver inside."""
+        """All chains, stacked, as the inner driver has them now."""
         return self.inner.chains(work)
 
     def peek(self, work: Any, start: int, stop: int) -> dict[str, np.ndarray]:

@@ -1,4 +1,4 @@
-"""Curves in a terminal."""
+"""Draws a curve as text, for commands that print to a terminal."""
 
 import math
 from collections.abc import Sequence

@@ -49,7 +49,7 @@ class Candidate:
 
     @property
     def rule(self) -> AustereMH:
-        """The rule with these settings."""
+        """The acceptance rule with these settings, ready to be passed to a kernel."""
         return AustereMH(self.epsilon, self.batch_size, self.boundary)
 
 

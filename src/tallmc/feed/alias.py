@@ -26,7 +26,7 @@ class AliasTable(eqx.Module):
 
     @classmethod
     def of(cls, weights: Real[np.ndarray, " n"]) -> "AliasTable":
-        """Sets up the table, on the host."""
+        """Sets up a table that draws row i in proportion to `weights[i]`; in NumPy, before anything is compiled."""
         if not (np.all(np.isfinite(weights)) and np.all(weights >= 0) and np.sum(weights) > 0):
             raise ValueError("weights must be finite, not negative, and not all zero")
         share = weights / np.mean(weights)

@@ -88,5 +88,5 @@ class NormalPrior(eqx.Module):
             raise ValueError(f"a prior's precision must be a finite number of at least 0, got {self.precision}")
 
     def __call__(self, position: Real[Array, " d"]) -> Real[Array, ""]:
-        """The log density."""
+        """The prior's log density at a position, without the constant that normalises it."""
         return -0.5 * jnp.sum(self.precision.astype(position.dtype) * position**2)

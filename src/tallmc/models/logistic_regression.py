@@ -14,7 +14,7 @@ from tallmc.posterior.linear_predictor import Link
 
 
 class LogisticLink(Link):
-    """`y z - log(1 + exp(z))`."""
+    """Outcomes 0 and 1: a row has log likelihood `y z - log(1 + exp(z))` at linear predictor `z`."""
 
     concave: ClassVar = True
     binary: ClassVar = True

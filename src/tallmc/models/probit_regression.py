@@ -14,7 +14,7 @@ from tallmc.posterior.linear_predictor import Link
 
 
 class ProbitLink(Link):
-    """`log Phi((2 y - 1) z)`, Phi being the standard normal distribution function."""
+    """Outcomes 0 and 1: log likelihood `log Phi((2 y - 1) z)`, Phi being the standard normal distribution function."""
 
     concave: ClassVar = True
     binary: ClassVar = True

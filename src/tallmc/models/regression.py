@@ -32,5 +32,10 @@ def regression(link: Link, columns: Columns, prior_precision: Numbers, temperatu
             f"prior_precision has shape {precision.shape}; pass one number, or {num_columns} of them, one a column of X"
         )
     rows = RowsInMemory(columns)
-    likelihood, bounds = LinearPredictor(link), LinearBounds(link, rows)
-    return Posterior(likelihood, rows, NormalPrior(precision), temperature, bounds)
+    bounds = LinearBounds(link, rows) if _is_bounded(link) else None
+    return Posterior(LinearPredictor(link), rows, NormalPrior(precision), temperature, bounds)
+
+
+def _is_bounded(link: Link) -> bool:
+    """Whether some derivative has a bound, so that rules that need bounds can be used, at least with an expansion."""
+    return any(link.largest_derivative(order, jnp.ones(1)) is not None for order in (1, 2, 3))

@@ -21,7 +21,7 @@ class Moments(eqx.Module):
 
     @classmethod
     def empty(cls, dtype: DTypeLike) -> "Moments":
-        """The moments of nothing."""
+        """The moments before any number was seen: all zero. Merging them with others changes nothing."""
         return cls(jnp.zeros(4, dtype))
 
     @classmethod
@@ -41,17 +41,17 @@ class Moments(eqx.Module):
         cubes = total_cubes - rounded(3 * shift * total_squares) + rounded(2 * shift * shift * total)
         return cls(jnp.stack([number, pivot + shift, spread, cubes]))
 
-    count = property(lambda self: self.packed[0], doc="How many.")
-    mean = property(lambda self: self.packed[1], doc="Their mean.")
+    count = property(lambda self: self.packed[0], doc="How many numbers were seen, as a float.")
+    mean = property(lambda self: self.packed[1], doc="Mean of the numbers; 0 if there are none.")
     squares = property(lambda self: self.packed[2], doc="Sum of squared deviations from the mean.")
     cubes = property(lambda self: self.packed[3], doc="Sum of cubed deviations from the mean.")
 
     def only_if(self, condition: Bool[Array, ""]) -> "Moments":
-        """These moments, or those of nothing."""
+        """These moments if the condition holds, else those of no numbers at all."""
         return Moments(jnp.where(condition, self.packed, 0))
 
     def merge(self, other: "Moments") -> "Moments":
-        """The moments of both together."""
+        """The moments of the numbers of both, as if they had been seen in one go."""
         count = self.count + other.count
         share = other.count / jnp.maximum(count, 1)
         gap = other.mean - self.mean
@@ -63,7 +63,7 @@ class Moments(eqx.Module):
 
     @property
     def variance(self) -> Real[Array, ""]:
-        """Unbiased sample variance."""
+        """Unbiased sample variance, with `count - 1` in the denominator; 0 if there are fewer than two numbers."""
         return self.squares / jnp.maximum(self.count - 1, 1)
 
     @property

@@ -5,7 +5,15 @@ from tallmc.optimise.direction_test import DirectionTest, Printed, SplitHalves
 from tallmc.optimise.irls import irls
 from tallmc.optimise.mode import mode
 from tallmc.optimise.regress import least_absolute_deviation, logistic, poisson, probit
-from tallmc.optimise.regressions import LeastAbsoluteDeviation, Logistic, Poisson, Probit, Regression, Terms
+from tallmc.optimise.regressions import (
+    LeastAbsoluteDeviation,
+    Logistic,
+    Poisson,
+    Probit,
+    Regression,
+    SoftplusPoisson,
+    Terms,
+)
 from tallmc.optimise.result import OptimiseResult
 
 __all__ = [
@@ -20,6 +28,7 @@ __all__ = [
     "Probit",
     "Problem",
     "Regression",
+    "SoftplusPoisson",
     "SplitHalves",
     "Sums",
     "Terms",

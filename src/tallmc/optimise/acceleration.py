@@ -17,7 +17,7 @@ class Anderson:
         self._steps: list[np.ndarray] = []
 
     def forget(self) -> None:
-        """Starts again."""
+        """Drops the remembered updates, so that the next step is a plain one; for when a suggestion did not help."""
         self._positions, self._steps = [], []
 
     def propose(self, position: np.ndarray, step: np.ndarray, curvature: np.ndarray) -> np.ndarray:

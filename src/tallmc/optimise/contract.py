@@ -32,13 +32,13 @@ class Sums(NamedTuple):
         return Sums(self.num_rows + other.num_rows, self.loss + other.loss, self.score + other.score, curvature)
 
     def scaled(self, factor: float) -> "Sums":
-        """The sums of rows `factor` times as many."""
+        """Loss, score and curvature times `factor`, as if rows were that many times as many; `num_rows` stays."""
         curvature = None if self.curvature is None else factor * self.curvature
         return Sums(self.num_rows, factor * self.loss, factor * self.score, curvature)
 
     @property
     def finite(self) -> bool:
-        """Whether every number is."""
+        """Whether loss, score and curvature hold no NaN and no infinity."""
         parts = (self.loss, self.score, 0 if self.curvature is None else self.curvature)
         return all(bool(np.all(np.isfinite(part))) for part in parts)
 
@@ -61,7 +61,7 @@ class Problem(abc.ABC):
 
     @property
     def num_rows(self) -> int:
-        """Rows of data."""
+        """How many rows the data has, along the first axis of its arrays."""
         return len(jax.tree.leaves(self.data)[0])
 
     @abc.abstractmethod
@@ -160,7 +160,7 @@ class LeastSquares(Problem):
         return float(np.sum(np.square(residual - a @ step.astype(a.dtype)), dtype=np.float64))
 
     def prior(self, position: np.ndarray) -> Sums:
-        """The centred normal prior."""
+        """Loss, score and curvature of the centred normal prior with `prior_precision`."""
         precision = np.broadcast_to(np.asarray(self.prior_precision, np.float64), (self.dimension,))
         pull = precision * position
         return Sums(0, 0.5 * float(pull @ position), -pull, np.diag(precision))

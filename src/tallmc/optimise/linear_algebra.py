@@ -55,7 +55,7 @@ def solve_downhill(curvature: np.ndarray, right: np.ndarray, finest: float) -> n
 
 
 def update(sums: Sums, finest: float, *, convex: bool) -> np.ndarray:
-    """The update that these sums call for."""
+    """The Newton step `curvature^-1 score`; where the problem is not convex, bent so that it goes downhill."""
     assert sums.curvature is not None
     return (solve if convex else solve_downhill)(sums.curvature, sums.score, finest)
 

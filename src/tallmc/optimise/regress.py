@@ -1,11 +1,16 @@
-"""The ready regressions as functions."""
+"""One function for each ready regression: builds the problem and hands it to `irls`."""
 
 from typing import Any
 
 from tallmc.models.columns import Numbers
+from tallmc.models.log_link import LogLink
+from tallmc.models.poisson_regression import check_count_link
 from tallmc.optimise.irls import irls
-from tallmc.optimise.regressions import LeastAbsoluteDeviation, Logistic, Poisson, Probit
+from tallmc.optimise.regressions import LeastAbsoluteDeviation, Logistic, Poisson, Probit, SoftplusPoisson
 from tallmc.optimise.result import OptimiseResult
+from tallmc.posterior.linear_predictor import Link
+
+_LOG = LogLink()
 
 
 def logistic(
@@ -57,15 +62,26 @@ def probit(
 
 
 def poisson(
-    X: Numbers, y: Numbers, epsilon: float = 0.01, *, prior_precision: Any = 0.0, **options: Any
+    X: Numbers,
+    y: Numbers,
+    epsilon: float = 0.01,
+    *,
+    prior_precision: Any = 0.0,
+    link: Link = _LOG,
+    **options: Any,
 ) -> OptimiseResult:
-    """Poisson regression with a log link by sequential tests.
+    """Poisson regression by sequential tests.
+
+    The two links are different models. With `LogLink()`, the default here, a row's mean is `exp(z)`; with
+    `SoftplusLink()` it is `log(1 + exp(z))`, which is the default of `tm.models.poisson_regression`. Pass the same link
+    to both if their results are to be compared.
 
     Args:
         X: One line a row. Add a column of ones for an intercept.
         y: A count for each row.
         epsilon: Largest share of tested updates that may point more than 90 degrees away from the full-data update.
         prior_precision: Of the centred normal prior: one number, or one for each coefficient; 0 is flat.
+        link: `tm.models.LogLink()` or `tm.models.SoftplusLink()`.
         **options: As for `irls`.
 
     Returns:
@@ -78,7 +94,9 @@ def poisson(
         >>> tm.optimise.poisson(X, y).position.round(1).tolist()
         [1.0, 0.5]
     """
-    return irls(Poisson(X, y, prior_precision), epsilon=epsilon, **options)
+    check_count_link(link)
+    problem = Poisson if isinstance(link, LogLink) else SoftplusPoisson
+    return irls(problem(X, y, prior_precision), epsilon=epsilon, **options)
 
 
 def least_absolute_deviation(

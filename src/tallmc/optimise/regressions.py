@@ -22,7 +22,7 @@ class Terms(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Rows of a regression."""
+    """The data of a regression: one line of columns `X` and one outcome `y` for each row."""
 
     X: np.ndarray
     y: np.ndarray
@@ -126,12 +126,14 @@ class Probit(Regression):
 
 
 class Poisson(Regression):
-    """Poisson regression with a log link: `y` counts; the loss is the negative log likelihood without `log y!`."""
+    """Poisson regression with mean `exp(predictor)`; the loss is the negative log likelihood without `log y!`.
+
+    `y` counts. `SoftplusPoisson` has the other link.
+    """
 
     def __init__(self, X: Numbers, y: Numbers, prior_precision: Any = 0.0):
         super().__init__(X, y, prior_precision)
-        if np.any(self.data.y < 0):
-            raise ValueError("y must hold counts, 0 or more")
+        _check_counts(self.data.y)
 
     def terms(self, predictor: np.ndarray, y: np.ndarray) -> Terms:
         """Mean and variance are the exponential of the predictor."""
@@ -142,6 +144,34 @@ class Poisson(Regression):
         """Least squares on the log of the counts, because from zero a first step can go much too far."""
         x, y = rows
         return _least_squares(x, np.log(y + 0.5), y + 0.5)
+
+
+class SoftplusPoisson(Regression):
+    """Poisson regression with mean `log(1 + exp(predictor))`; the loss is the negative log likelihood without `log y!`.
+
+    `y` counts. This is the model of `tm.models.poisson_regression` with its default link; `Poisson` has the log link.
+    """
+
+    def __init__(self, X: Numbers, y: Numbers, prior_precision: Any = 0.0):
+        super().__init__(X, y, prior_precision)
+        _check_counts(self.data.y)
+
+    def terms(self, predictor: np.ndarray, y: np.ndarray) -> Terms:
+        """The exact second derivative stands for the curvature; it is never negative."""
+        # Below -30 the mean is exp(predictor) to float64 precision, and would soon be 0 in float32.
+        near = np.maximum(predictor, predictor.dtype.type(-30))
+        mean, chance, other = np.logaddexp(0, near), scipy.special.expit(near), scipy.special.expit(-near)
+        slope = chance / mean  # of the logarithm of the mean
+        # Rounding far out must not make it less than nothing.
+        weight = np.maximum(y * slope * (slope - other) + chance * other, 0)
+        return Terms(y * slope - chance, weight, mean - y * (np.log(mean) + (predictor - near)))
+
+    def start(self, rows: Table) -> np.ndarray:
+        """Least squares on the predictors at which the counts would be the means."""
+        x, y = rows
+        mean = y + 0.5
+        chance = -np.expm1(-mean)
+        return _least_squares(x, mean + np.log(chance), np.square(chance) / mean)
 
 
 class LeastAbsoluteDeviation(Regression):
@@ -176,12 +206,17 @@ class LeastAbsoluteDeviation(Regression):
         return Terms(weight * residual, weight, loss)
 
     def start(self, rows: Table) -> np.ndarray:
-        """Least squares."""
+        """Begins at the coefficients of ordinary least squares."""
         return _least_squares(*rows, np.ones_like(rows[1]))
 
     def dispersion(self, mean_loss: float) -> float:
         """The scale of the Laplace law that fits best."""
         return max(mean_loss, np.finfo(float).tiny)
+
+
+def _check_counts(y: np.ndarray) -> None:
+    if np.any(y < 0):
+        raise ValueError("y must hold counts, 0 or more")
 
 
 def _least_squares(x: np.ndarray, target: np.ndarray, weight: np.ndarray) -> np.ndarray:

@@ -91,7 +91,7 @@ class Search:
             return _add(self.problem.sums(self.position, block, curvature=curvature) for block in blocks)
 
     def learn(self, sums: Sums) -> None:
-        """Keeps score and curvature."""
+        """Takes over score and curvature from these sums; where they have no curvature the old one stays in use."""
         self.score = sums.score
         if sums.curvature is not None:
             if self.curvature_rows == 0:
@@ -104,7 +104,7 @@ class Search:
         self.position = self.position + step
 
     def record(self, loss: float, rows: int) -> None:
-        """Adds an iteration to the trace."""
+        """Adds an iteration to the trace that the result shows: its loss, and the rows it used."""
         self.objective.append(float(loss))
         self.rows_per_iteration.append(int(rows))
 

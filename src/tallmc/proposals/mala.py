@@ -61,7 +61,7 @@ class MALA(Proposal):
         return Move(unravel(proposed), (there - returning) / (2 * step * step))
 
     def rescaled(self, step_size: Real[Array, ""]) -> "MALA":
-        """Steps `step_size` times as long."""
+        """The same proposal with steps `step_size` times as long."""
         return eqx.tree_at(lambda p: p.step_size, self, self.step_size * step_size)
 
     def tuning(self, target_acceptance: float) -> Tuning:

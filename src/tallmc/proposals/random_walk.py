@@ -48,7 +48,7 @@ class RandomWalk(Proposal):
         return Move(unravel(flat + step), jnp.zeros((), flat.dtype))
 
     def rescaled(self, step_size: Real[Array, ""]) -> "RandomWalk":
-        """Steps `step_size` times as long."""
+        """The same proposal with steps `step_size` times as long."""
         return eqx.tree_at(lambda walk: walk.scale, self, self.scale * step_size)
 
     def check(self, position: PyTree, model: Model) -> None:

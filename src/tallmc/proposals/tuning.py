@@ -6,9 +6,24 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, PyTree, Real
 
-_OVERHEAD = 16.0  # what a step costs besides its rows, in rows
+# What a step costs besides reading rows, in rows. A judgement: no measurement is on record. It matters where some
+# steps of the grid read more rows than this and others fewer. On two CPU cores it may well be too small: by
+# docs/benchmarks.md (table "tallmc alone") chains made about as many steps a second when a step read 20 rows as when
+# it read 2.
+_OVERHEAD = 16.0
+
+# How much rejections cost beyond their number because they come in clusters: a share of acceptances is multiplied by
+# relative ** (_CLUSTERING * (1 - relative)), so a beta that is accepted half as often as the best counts as if it were
+# accepted about a sixth as often (0.5 * 0.5 ** 1.5 = 0.18). It was 10 at first, and was lowered to what was seen in
+# logistic regressions (10^4 and 10^5 generated rows, a9a); the figures of that comparison were not kept.
 _CLUSTERING = 3.0
-_REFLECTING = 0.85  # of the best acceptance in the grid: what steps to the other side need, or chains get stuck
+
+# Steps to the other side are kept only if they are accepted at least this often, as a share of the best in the grid.
+# Measured (docs/benchmarks.md, end of "Every rule with control variates on real rows"): on a9a and covertype, where
+# about half and three quarters were accepted, chains stayed in one place for up to 213 and 195 steps. On generated
+# rows and flights, where 0.97 and more were accepted, means and spreads came out right. Where to draw the line between
+# 0.75 and 0.97 is a judgement.
+_REFLECTING = 0.85
 
 
 class Tuning(eqx.Module):
@@ -37,11 +52,11 @@ class TowardsAcceptance(Tuning):
     target: float = eqx.field(static=True)
 
     def init(self) -> Real[Array, ""]:
-        """A factor of 1."""
+        """Begins with the proposal's own steps: the state is the factor itself, 1."""
         return jnp.ones((), jnp.result_type(float))
 
     def factor(self, tuned: Real[Array, ""]) -> Real[Array, ""]:
-        """As it is."""
+        """The state is the factor, so it is returned as it is."""
         return tuned
 
     def update(
@@ -81,7 +96,7 @@ class BestOfGrid(Tuning):
         return jnp.int32(-1), jnp.zeros((len(self.factors), 3), jnp.result_type(float))
 
     def factor(self, tuned: tuple[Int[Array, ""], Real[Array, "k 3"]]) -> Real[Array, ""]:
-        """The one in use."""
+        """The factor being tried or, after warm-up, the one kept; 1, the proposal's own, before the first trial."""
         using, table = tuned
         return jnp.where(using < 0, 1, self.factors.astype(table.dtype)[using])
 

@@ -1,0 +1,32 @@
+"""Counts whose mean is the exponential of the linear predictor: the usual Poisson regression."""
+
+from typing import ClassVar
+
+import jax.numpy as jnp
+from jaxtyping import Array, Real
+
+from tallmc.posterior.linear_predictor import Link
+
+
+class LogLink(Link):
+    """Counts with mean `exp(z)`: a row has log likelihood `y z - exp(z)`.
+
+    This is the canonical link, that of statsmodels and of R's `glm`. Its derivatives grow without end, so there are no
+    bounds on what a row can say, and rules that need bounds (`MHSS`, `TunaMH`, `MHSubLhd`) cannot be used with it.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> float(LogLink()(jnp.asarray(0.0), jnp.asarray(2.0)))
+        -1.0
+    """
+
+    concave: ClassVar = True
+
+    def __call__(self, z: Real[Array, "*rows"], y: Real[Array, "*rows"]) -> Real[Array, "*rows"]:
+        """Log likelihood of the count `y` at linear predictor `z`, without the constant `log(y!)`."""
+        return y * z - jnp.exp(z)
+
+    def largest_derivative(self, order: int, y: Real[Array, "*rows"]) -> None:
+        """None for every order: an exponential has no largest derivative."""
+        del order, y
+        return None
