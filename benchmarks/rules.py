@@ -73,7 +73,7 @@ def run() -> Iterator[tuple[str, ...]]:
     for entry in ENTRIES:
         speed, result = _sample(posterior, entry.rule, entry.num_draws)
         asked = result.stats.get("test_rows", result.stats["rows"])
-        if entry.rule.inverse_temperature(posterior.num_rows) < 1:
+        if entry.rule.promise.inverse_temperature(posterior.num_rows) < 1:
             distance = "another temperature"
         else:
             found = mixture.total_variation(result.samples, truth)
@@ -121,8 +121,8 @@ def _errors(entry: Entry, log_ratios) -> tuple[str, str]:
         if isinstance(entry.rule, tm.MHSubLhd) and entry.rule.bound is None:
             rule = tm.MHSubLhd(bound=_Constant(jnp.float32(np.abs(line).max())))  # these rows come without positions
         decided, _ = decisions(rule, tm.InMemoryFeed, line, entry.num_tests)
-        log_ratio = line.sum() * rule.inverse_temperature(len(line))
-        errors.append(abs(decided.mean() - float(rule.acceptance_probability(log_ratio))))
+        log_ratio = line.sum() * rule.promise.inverse_temperature(len(line))
+        errors.append(abs(decided.mean() - float(rule.promise.formula.probability(log_ratio))))
         if isinstance(rule, tm.Exact | tm.AustereMH | tm.MHSubLhd | tm.AustereMHPerStep):
             wrong.append(np.mean(decided != _exact_decisions(line.sum(), entry.num_tests)))
     share = f"{100 * np.mean(wrong):.2f} % of {len(wrong) * entry.num_tests:,}" if wrong else "-"

@@ -31,14 +31,19 @@ class Textbook(tm.MHMinibatch):
         return tm.Verdict((noise < self.sigma**2) | all_seen, total > 0)
 
 
-class CachedState(eqx.Module):
+class CachedRest(eqx.Module):
     position: jax.Array
     estimate: jax.Array
+
+
+class CachedTest(eqx.Module):
+    rest: CachedRest
     proposed: jax.Array
     new_estimate: jax.Array
+    level: jax.Array
 
 
-class CachedMint(tm.Kernel[CachedState]):
+class CachedMint(tm.Kernel[CachedRest, CachedTest]):
     """MINT as its proof has it: a position keeps the estimate of the batch that it was accepted with. Flat prior."""
 
     scale: float
@@ -46,33 +51,37 @@ class CachedMint(tm.Kernel[CachedState]):
     exponent: float = eqx.field(static=True)
 
     @property
-    def batch_size(self):
-        return self.batch
+    def needs(self):
+        return tm.Needs(self.batch)
 
-    def init(self, key, position, posterior):
-        rows = jax.tree.map(lambda leaf: leaf[: self.batch], posterior.data)
-        estimate = jnp.mean(posterior.log_likelihoods(position, rows))
-        return CachedState(position, estimate, self._propose(key, position), jnp.zeros_like(estimate))
+    def init(self, position):
+        return CachedRest(position, jnp.full((), -jnp.inf))  # any batch is better than none
 
-    def observe(self, state, posterior, window):
-        values = posterior.log_likelihoods(state.proposed, window.rows)
+    def begin(self, key, rest, model, time):
+        key_accept, key_propose = jax.random.split(key)
+        step = self.scale * jax.random.normal(key_propose, rest.position.shape, rest.position.dtype)
+        level = -jax.random.exponential(key_accept) / float(model.num_rows) ** self.exponent
+        return CachedTest(rest, rest.position + step, rest.estimate, level)
+
+    def observe(self, state, model, window):
+        values = model.log_likelihoods(state.proposed, window.rows)
         estimate = jnp.sum(jnp.where(window.valid, values, 0)) / window.count.astype(values.dtype)
         return eqx.tree_at(lambda s: s.new_estimate, state, estimate), jnp.bool_(True)
 
-    def conclude(self, key, state, posterior, time, gain):
-        key_accept, key_propose = jax.random.split(key)
-        log_ratio = float(posterior.num_rows) ** self.exponent * (state.new_estimate - state.estimate)
-        accept = -jax.random.exponential(key_accept, (), log_ratio.dtype) < log_ratio
-        position = jnp.where(accept, state.proposed, state.position)
-        estimate = jnp.where(accept, state.new_estimate, state.estimate)
-        info = tm.Info(accept, jnp.int32(self.batch), jnp.bool_(False), {})
-        return CachedState(position, estimate, self._propose(key_propose, position), state.new_estimate), info
+    def settle(self, state, gain):
+        accept = state.level < state.new_estimate - state.rest.estimate
+        new = CachedRest(state.proposed, state.new_estimate)
+        rest = jax.tree.map(lambda a, b: jnp.where(accept, a, b), new, state.rest)
+        return rest, tm.Info(accept, jnp.int32(self.batch), jnp.bool_(False), {})
 
-    def position(self, state):
-        return state.position
+    def abandon(self, state):
+        return state.rest
 
-    def _propose(self, key, position):
-        return position + self.scale * jax.random.normal(key, position.shape, position.dtype)
+    def position(self, rest):
+        return rest.position
+
+    def moved(self, rest, position):
+        return CachedRest(position, rest.estimate)
 
 
 class OwnVariance(tm.MHMinibatch):

@@ -1,4 +1,4 @@
-"""Runs single acceptance tests on rows whose log ratios are given: the slow, plain twin of a chain."""
+"""Runs single acceptance tests on rows whose log ratios are given, through the engine's own loop."""
 
 import equinox as eqx
 import jax
@@ -7,46 +7,59 @@ import numpy as np
 
 import tallmc as tm
 from tallmc.numerics.keys import as_key
+from tallmc.run.chain import Chain, Problem, observe_until_decided
 
 
-def _log_likelihood(position, row):
+def log_likelihood(position, row):
     """Log ratios of rows are the rows themselves, from position 0 to position 1. Named, so that it compiles once."""
     return position * row
 
 
+class Jump(tm.Proposal):
+    """Proposes one position, with a log ratio of its own."""
+
+    to: jax.Array
+    log_ratio: jax.Array
+
+    def propose(self, key, position, model):
+        del key, position, model
+        return tm.Move(self.to, self.log_ratio)
+
+
 @eqx.filter_jit
-def _decide(rule, feed, posterior, keys, offset):
+def _decide(problem, keys, start):
+    kernel = problem.kernel
+
     def one(key):
-        key_rule, key_feed = jax.random.split(key)
-        question = tm.Question(jnp.zeros_like(offset), jnp.ones_like(offset), offset, jnp.int32(0))
-        evidence = rule.init(key_rule, question, posterior)
-
-        def look(carry):
-            evidence, cursor, seen, _ = carry
-            window = feed.read(posterior.data, cursor)
-            evidence = rule.observe(evidence, jnp.where(window.valid, window.rows, 0), window)
-            return evidence, feed.advance(cursor), seen + window.count, rule.verdict(evidence).done
-
-        start = (evidence, feed.start(key_feed), jnp.int32(0), jnp.bool_(False))
-        evidence, _, seen, _ = jax.lax.while_loop(lambda carry: ~carry[3], look, start)
-        return rule.verdict(evidence).accept, seen
+        key_kernel, key_feed = jax.random.split(key)
+        state = kernel.begin(key_kernel, kernel.init(start), problem.model, jnp.int32(0))
+        cursor = problem.feed.start(key_feed, kernel.wants_every_row(state))
+        chain = Chain(key, jnp.int32(0), jnp.uint32(0), cursor, state)
+        chain, _, _ = observe_until_decided(problem, chain, jnp.int32(2**30))
+        return kernel.decide(chain.state), chain.state.rows
 
     return jax.lax.map(one, keys, batch_size=256)
 
 
-def decisions(rule, feed_class, log_ratios, num_tests, seed=0, offset=0.0):
+def answers(rule, feed_class, posterior, keys, start=0.0, end=1.0, offset=0.0, shuffle=0):
+    """What each of the tests, one a key, decided about a move, and the rows that it read."""
+    dtype = jnp.result_type(float)
+    start, end, offset = (jnp.asarray(value, dtype) for value in (start, end, offset))
+    feed = feed_class.of(posterior.rows, rule.needs, posterior.model)
+    kernel = tm.MetropolisHastings(Jump(end, offset), rule).fed_by(feed)
+    stage = feed.arrange(posterior.rows, shuffle)
+    accepted, seen = _decide(Problem(kernel, posterior.model, feed, stage, jnp.int32(0)), keys, start)
+    return np.asarray(accepted), np.asarray(seen)
+
+
+def decisions(rule, feed_class, log_ratios, num_tests, seed=0, offset=0.0, shuffle=None):
     """What each of `num_tests` independent tests on rows with the given log ratios decided, and the rows it read.
 
     Rules that draw the same level from a key are asked the same questions.
     """
-    feed = feed_class(len(log_ratios), rule.batch_size)
-    dtype = jnp.result_type(float)
-    rows = jnp.asarray(log_ratios, dtype)
-    posterior = tm.Posterior(_log_likelihood, rows)
-    posterior = eqx.tree_at(lambda p: p.data, posterior, feed.arrange(rows, seed))
+    posterior = tm.Posterior(log_likelihood, jnp.asarray(log_ratios, jnp.result_type(float)))
     keys = jax.random.split(as_key(seed), num_tests)
-    accepted, seen = _decide(rule, feed, posterior, keys, jnp.asarray(offset, dtype))
-    return np.asarray(accepted), np.asarray(seen)
+    return answers(rule, feed_class, posterior, keys, offset=offset, shuffle=seed if shuffle is None else shuffle)
 
 
 def decide(rule, feed_class, log_ratios, num_tests, seed=0, offset=0.0):

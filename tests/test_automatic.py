@@ -57,7 +57,7 @@ def automatic(rows):
 
 def test_a_model_with_bounds_is_sampled_exactly(rows, automatic, capsys):
     assert rule_of(automatic) == "MHSS"
-    assert automatic.kernel.rule.guarantee is tm.Guarantee.EXACT
+    assert automatic.kernel.rule.promise.guarantee is tm.Guarantee.EXACT
     assert automatic.stats["rows"].mean() < 5
     assert automatic.setup_rows < 30 * 20_000
     compare(automatic, exact_run(tm.models.logistic_regression(*rows)))

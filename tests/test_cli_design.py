@@ -96,7 +96,7 @@ def test_one_candidate_is_marked_and_it_is_the_chosen_one(output):
 
 def test_the_picture_marks_the_hardest_case(output):
     rule = rule_of(output)
-    assert f"● hardest case: mu_std 0, error {rule.error_bound(NUM_ROWS):.3g}" in output
+    assert f"● hardest case: mu_std 0, error {rule.promise.largest_error(NUM_ROWS):.3g}" in output
     error, share = "error against mu_std", "share of rows against mu_std"
     plots = output[output.index(error) : output.index("● hardest case")]
     assert share in plots

@@ -124,7 +124,7 @@ def test_the_bound_on_the_stationary_distribution():
 def test_the_worst_case_design_is_within_the_error_and_no_other_is_cheaper(max_error):
     candidates = tm.design.worst_case_candidates(max_error, 20_000)
     rule = tm.design.worst_case(max_error, 20_000)
-    assert rule.error_bound(20_000) <= max_error
+    assert rule.promise.largest_error(20_000) <= max_error
     assert all(candidate.error <= max_error for candidate in candidates)
     chosen = tm.design.sequential_test(0.0, rule.batch_size / 20_000, rule.epsilon, rule.boundary)
     assert chosen.data_fraction <= 1.002 * min(candidate.data_fraction for candidate in candidates)

@@ -72,15 +72,14 @@ def test_a_chain_alone_is_the_chain_it_is_among_64(posterior, driver):
     """The same problem, key and start, once among 64 and once alone."""
     kernel = tm.MetropolisHastings(tm.RandomWalk(0.2), tm.MHMinibatch(50))
     feed = tm.InMemoryFeed(posterior.num_rows, 50)
-    arranged = eqx.tree_at(lambda p: p.data, posterior, feed.arrange(posterior.data, 0))
-    problem = Problem(kernel, arranged, feed, jnp.int32(10))
+    problem = Problem(kernel, posterior.model, feed, feed.arrange(posterior.rows, 0), jnp.int32(10))
 
     def run(which):
         keys = jax.random.split(as_key(9), 64)[which]
         chains = jax.vmap(lambda key: start_chain(problem, key, jax.tree.map(real, INIT)))(keys)
         layout = Layout(draw_like(problem, jax.tree.map(lambda leaf: leaf[0], chains)))
-        work = driver.advance(problem, driver.load(problem, chains, layout.empty((len(keys), 40))), 50)
-        return layout.unpack(driver.unload(work)[1])
+        work = driver.advance(problem, driver.load(problem, chains, layout.empty((len(keys), 64))), 50, 50)
+        return layout.unpack(driver.fetch(work, 0, 40))
 
     everyone, alone = run(slice(None)), run(slice(17, 18))
     jax.tree.map(lambda many, one: np.testing.assert_array_equal(many[17], one[0]), everyone.position, alone.position)
@@ -162,7 +161,7 @@ def test_state_between_blocks_is_a_pytree_of_arrays(posterior):
     """What a checkpoint will need."""
     kernel = tm.MetropolisHastings(tm.RandomWalk(0.2), tm.MHMinibatch(50))
     feed = tm.InMemoryFeed(posterior.num_rows, 50)
-    problem = Problem(kernel, posterior, feed, jnp.int32(0))
+    problem = Problem(kernel, posterior.model, feed, feed.arrange(posterior.rows, 0), jnp.int32(0))
     chain = start_chain(problem, as_key(0), jax.tree.map(real, INIT))
     assert all(eqx.is_array(leaf) for leaf in jax.tree.leaves(chain))
 
@@ -182,9 +181,13 @@ def test_many_chains_are_not_moved_in_tiny_blocks(monkeypatch):
     clock = Clock()
     monkeypatch.setattr(drive_module.time, "perf_counter", clock.read)
     num_chains, blocks = 512, 0
-    for until in drive_module._blocks(20_000, [], tm.ChainByChain().seconds_per_block(num_chains)):
-        clock.now += num_chains * (1e-3 + 1e-5 * (until - clock.finished))
-        clock.finished, blocks = until, blocks + 1
+    pace = drive_module._Pace(tm.ChainByChain().seconds_per_block(num_chains))
+    while clock.finished < 20_000:
+        transitions = min(pace.block, 20_000 - clock.finished)
+        with pace:
+            clock.now += num_chains * (1e-3 + 1e-5 * transitions)
+        pace.learn(transitions)
+        clock.finished, blocks = clock.finished + transitions, blocks + 1
     ideal = num_chains * 1e-5 * 20_000
     assert clock.now < 1.2 * ideal
     assert blocks > 2

@@ -7,7 +7,7 @@ from scipy.stats import bernoulli, norm
 
 import tallmc as tm
 from tallmc.models import gaussian_mixture, generate_logistic, generate_mixture, logistic_regression
-from tallmc.run import drivers
+from tallmc.run import chain
 from tests.registry import real
 
 TOLERANCE = {"float32": 2e-5, "float64": 1e-12}
@@ -142,8 +142,8 @@ def test_building_twice_compiles_once(build, monkeypatch):
         traces.append(1)
         return observe(*arguments)
 
-    observe = drivers.observe_window
-    monkeypatch.setattr(drivers, "observe_window", counted)
+    observe = chain.observe_window
+    monkeypatch.setattr(chain, "observe_window", counted)
     draw(build(1.0), jnp.zeros(2))
     once = len(traces)
     assert once > 0

@@ -17,7 +17,7 @@ def far(position, row):
 def test_noise_follows_the_formula():
     posterior = tm.Posterior(far, np.zeros(10_000, np.float32), temperature=5.0)
     expected = 10_000 * np.sqrt(2) * 2.0**-24 * 3.0 / np.sqrt(400) / 5.0
-    np.testing.assert_allclose(rounding_noise(posterior, 400, 3.0, jnp.float32), expected, rtol=1e-6)
+    np.testing.assert_allclose(rounding_noise(posterior.model, 400, 3.0, jnp.float32), expected, rtol=1e-6)
 
 
 def test_the_estimate_is_the_right_size():
@@ -29,7 +29,7 @@ def test_the_estimate_is_the_right_size():
     )
     error = (new - old).astype(float) - (-0.5 * (rows - 0.2) ** 2 + 0.5 * (rows - 0.1) ** 2)
     posterior = tm.Posterior(far, rows)
-    predicted = rounding_noise(posterior, 1, constant, jnp.float32) / 20_000
+    predicted = rounding_noise(posterior.model, 1, constant, jnp.float32) / 20_000
     assert predicted / 3 < error.std() < predicted * 3
 
 

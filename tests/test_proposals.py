@@ -20,7 +20,7 @@ def flat_likelihood(position, row):
     return 0.0 * row * jnp.sum(position)
 
 
-FLAT = tm.Posterior(flat_likelihood, np.zeros(4, np.float32))
+FLAT = tm.Posterior(flat_likelihood, np.zeros(4, np.float32)).model
 
 
 @pytest.mark.parametrize("beta", [0.6, -0.9])
@@ -58,15 +58,15 @@ def test_mala_ratio_is_that_of_its_densities(preconditioned):
     step = 0.7 if preconditioned else 0.05
     proposal = tm.MALA(step, factor if preconditioned else None)
     at = real([0.1, -0.2, 0.05])
-    drift = jax.grad(lambda p: jnp.sum(controlled.posterior.offset(jnp.zeros_like(p), p)))
+    drift = jax.grad(lambda p: jnp.sum(controlled.model.known_change(jnp.zeros_like(p), p).offset))
 
     def log_density(to, position):
         uphill = factor @ factor.T @ np.asarray(drift(real(position)), float)
         return multivariate_normal.logpdf(to, position + step**2 / 2 * uphill, step**2 * factor @ factor.T)
 
-    np.testing.assert_allclose(controlled.posterior.drift(at), drift(at), rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(controlled.model.drift(at), drift(at), rtol=1e-3, atol=1e-3)
     for seed in range(3):
-        move = proposal.propose(as_key(seed), at, controlled.posterior)
+        move = proposal.propose(as_key(seed), at, controlled.model)
         old, new = np.asarray(at, float), np.asarray(move.position, float)
         np.testing.assert_allclose(move.log_ratio, log_density(old, new) - log_density(new, old), rtol=1e-3, atol=2e-3)
 

@@ -14,13 +14,13 @@ import scipy.stats
 
 import tallmc as tm
 from tallmc.control_variates import Taylor
-from tallmc.posterior.linear_predictor import Link
 from tallmc.models.linear_regression import NormalLink
 from tallmc.models.logistic_regression import LogisticLink
 from tallmc.models.probit_regression import ProbitLink
 from tallmc.models.regression import regression
 from tallmc.models.robust_regression import StudentLink
 from tallmc.models.softplus_link import SoftplusLink
+from tallmc.posterior.linear_predictor import Link
 from tests.registry import real
 
 FLOAT = jnp.result_type(float)
@@ -247,9 +247,9 @@ def share_of_bounds(name, order, link=None):
     centre = jnp.asarray(centre)
     controlled = Taylor(max(order, 1)).expand(posterior, centre)
     stretch = np.linalg.inv(np.linalg.cholesky(controlled.precision)).T
-    examined = posterior if order == 0 else controlled.posterior
+    examined = posterior.model if order == 0 else controlled.model
     starts, ends = make_pairs(posterior, np.asarray(centre, float), stretch)
-    constants = examined.bounds.constants(posterior.data)
+    constants = examined.bounds.constants(posterior.rows)
     assert np.isclose(float(examined.bounds.largest), np.max(constants), rtol=1e-5)
     assert np.isclose(float(examined.bounds.mean), np.mean(constants), rtol=1e-5)
     ratios, reach = log_ratios_and_reach(examined, starts, ends, jax.tree.map(jnp.asarray, posterior.data))
@@ -294,7 +294,7 @@ def test_unbounded_slopes_are_owned_up_to(name):
     posterior = CASES[name].build(X, y)
     assert np.isinf(posterior.bounds.largest)
     with pytest.raises(ValueError, match=r"use tm\.Taylor"):
-        posterior.bounds.constants(posterior.data)
+        posterior.bounds.constants(posterior.rows)
 
 
 @pytest.mark.parametrize("name", ["robust", "linear"])

@@ -8,6 +8,7 @@ import pytest
 import tallmc as tm
 from tallmc.diagnostics import plots
 from tallmc.diagnostics.report import write_report
+from tallmc.run import Session
 
 
 def made_up_run(rule, num_draws, num_rows, samples=None):
@@ -16,6 +17,9 @@ def made_up_run(rule, num_draws, num_rows, samples=None):
     shape = (2, num_draws)
     default = {"mean": generator.normal(size=(*shape, 2)), "offset": generator.normal(size=shape)}
     rows = np.full(shape, num_rows) if isinstance(rule, tm.Exact) else 100 * generator.integers(1, 9, shape)
+    kernel = tm.MetropolisHastings(tm.RandomWalk(0.2), rule)
+    posterior = tm.Posterior(lambda position, row: -0.5 * row**2, jnp.zeros(num_rows), temperature=100.0)
+    session = Session(kernel, posterior.model, tm.InMemoryFeed(num_rows, 100), 0, 0, None)
     return tm.Run(
         samples=default if samples is None else samples,
         stats={
@@ -25,12 +29,11 @@ def made_up_run(rule, num_draws, num_rows, samples=None):
             "used_all_rows": rows == num_rows,
         },
         setup_rows=1000,
-        step_size=None,
-        shuffle_seed=0,
         seconds=1.0,
         interrupted=False,
-        kernel=tm.MetropolisHastings(tm.RandomWalk(0.2), rule),
-        posterior=tm.Posterior(lambda position, row: -0.5 * row**2, jnp.zeros(num_rows), temperature=100.0),
+        kernel=kernel,
+        posterior=posterior,
+        session=session,
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 import tallmc as tm
-from tallmc import progress as progress_module
+from tallmc.console import progress as progress_module
 from tests.registry import PROPOSALS, real
 
 
@@ -119,7 +119,7 @@ def test_warmup_finds_the_best_acceptance_rate_and_then_leaves_it(rule, target):
     posterior = tm.Posterior(wide, rows, temperature=100.0)
     kernel = tm.MetropolisHastings(tm.RandomWalk(0.01), rule)
     run = tm.sample(posterior, kernel, init=real(np.zeros(10)), num_samples=500, num_warmup=1000, num_chains=8)
-    assert abs(run.stats["accepted"].mean() - rule.target_acceptance) < 0.05
+    assert abs(run.stats["accepted"].mean() - rule.promise.best_acceptance) < 0.05
     assert np.all(run.step_size > 5)
 
 
@@ -185,10 +185,10 @@ def test_same_key_same_draws_and_other_key_other_draws():
 class Impatient(tm.ChainByChain):
     """Presses Ctrl-C in the middle of a block once there are draws."""
 
-    def advance(self, problem, work, until):
+    def advance(self, problem, work, until, most):
         if until > 500:
             signal.raise_signal(signal.SIGINT)
-        return super().advance(problem, work, until)
+        return super().advance(problem, work, until, most)
 
 
 def test_interrupt_returns_what_was_drawn():
@@ -206,9 +206,9 @@ def test_interrupt_returns_what_was_drawn():
 class VeryImpatient(tm.ChainByChain):
     """Presses Ctrl-C at once."""
 
-    def advance(self, problem, work, until):
+    def advance(self, problem, work, until, most):
         signal.raise_signal(signal.SIGINT)
-        return super().advance(problem, work, until)
+        return super().advance(problem, work, until, most)
 
 
 def test_interrupt_before_the_first_draw_has_nothing_to_return():
@@ -219,7 +219,7 @@ def test_interrupt_before_the_first_draw_has_nothing_to_return():
 def test_progress_bar_shows_draws_acceptance_and_rows():
     console = Console(force_terminal=True, width=160, record=True, file=io.StringIO())
     with progress_module.progress_bar(100, 50, show=True, console=console) as update:
-        update(20, {"rows": np.zeros(0), "accepted": np.zeros(0)})
+        update(20, {})
         update(80, {"rows": np.array([120, 180]), "accepted": np.array([True, False])})
     text = console.export_text()
     assert "80/100" in text

@@ -76,18 +76,20 @@ def test_what_is_known_and_what_rows_add_make_the_log_ratio(logistic, order, for
     controlled = tm.Taylor(order).expand(posterior, centre)
     for step in (0.1, 1.0, 5.0):
         for old, new in moves(posterior, controlled.precision, centre, step):
-            whole = controlled.posterior.offset(old, new) + jnp.sum(
-                controlled.posterior.log_ratios(old, new, posterior.data)
+            whole = controlled.model.known_change(old, new).offset + jnp.sum(
+                controlled.model.log_ratios(old, new, posterior.data)
             )
             np.testing.assert_allclose(whole, exact_log_ratio(posterior, old, new), rtol=1e-4, atol=3e-5)
 
 
 def test_temperature_divides_both_parts(logistic):
     centre = tm.optimise.mode(logistic, progress=False).position
-    hot, cold = (tm.Taylor(2).expand(p, centre).posterior for p in (logistic.at_temperature(4.0), logistic))
+    hot, cold = (tm.Taylor(2).expand(p, centre).model for p in (logistic.at_temperature(4.0), logistic))
     old, new = centre + 0.1, centre - 0.1
     prior = logistic.log_prior(new) - logistic.log_prior(old)
-    np.testing.assert_allclose(hot.offset(old, new) - prior, (cold.offset(old, new) - prior) / 4, rtol=1e-4)
+    np.testing.assert_allclose(
+        hot.known_change(old, new).offset - prior, (cold.known_change(old, new).offset - prior) / 4, rtol=1e-4
+    )
     ratios = (p.log_ratios(old, new, logistic.data) for p in (hot, cold))
     np.testing.assert_allclose(next(ratios) * 4, next(ratios), rtol=1e-5, atol=1e-9)
 
@@ -101,7 +103,7 @@ def test_expected_rows_fall_as_the_posterior_narrows():
         centre = tm.optimise.mode(posterior, progress=False).position
         controlled = tm.Taylor(2).expand(posterior, centre)
         changes = [
-            controlled.posterior.bounds.mean_change(old, new)
+            controlled.model.bounds.mean_change(old, new)
             for old, new in moves(posterior, controlled.precision, centre, 1.0)
         ]
         rows.append(num_rows * float(np.mean(changes)))
@@ -146,9 +148,9 @@ def test_what_does_not_go_together_is_named(logistic, options, message):
 def test_a_move_and_its_way_back_have_the_same_bound(logistic, order):
     """Detailed balance of the exact rules rests on it."""
     controlled = tm.Taylor(order).expand(logistic, tm.optimise.mode(logistic, progress=False).position)
-    bounds = controlled.posterior.bounds
+    bounds = controlled.model.bounds
     for step in (0.1, 1.0, 4.0):
-        for old, new in moves(logistic, controlled.precision, controlled.posterior.expansion.centre, step):
+        for old, new in moves(logistic, controlled.precision, controlled.model.expansion.centre, step):
             np.testing.assert_allclose(bounds.reach(old, new), bounds.reach(new, old), rtol=1e-12 if FINE else 2e-5)
 
 

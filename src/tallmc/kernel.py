@@ -17,7 +17,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Bool, Int, PyTree, Real
 
-from tallmc.feed import Drawn, Feed, Needs, SeveralFeeds, Window
+from tallmc.feed import Drawn, Feed, Needs, SeveralFeeds
 from tallmc.posterior import Model
 
 Rest = TypeVar("Rest")
@@ -70,8 +70,8 @@ class Kernel(eqx.Module, Generic[Rest, State]):
         """Begins a transition, before which there were `time`: proposes, and starts the test of that."""
 
     @abc.abstractmethod
-    def observe(self, state: State, model: Model, window: Window) -> tuple[State, Bool[Array, ""]]:
-        """One round: weighs a window. Returns the state and whether this is enough to settle."""
+    def observe(self, state: State, model: Model, window: Any) -> tuple[State, Bool[Array, ""]]:
+        """One round: weighs a `Window`, or `Windows`. Returns the state and whether this is enough to settle."""
 
     @abc.abstractmethod
     def settle(self, state: State, gain: Real[Array, ""]) -> tuple[Rest, Info]:

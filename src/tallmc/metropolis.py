@@ -60,7 +60,7 @@ class MetropolisHastings(Kernel[AtRest, InTest]):
 
     proposal: Proposal
     rule: AcceptanceRule
-    drawn: Drawn = eqx.field(static=True, default=Drawn.EACH_ONCE, kw_only=True)
+    drawn: Drawn = eqx.field(static=True, default=Drawn.EACH_ONCE)
 
     def __check_init__(self):
         if not isinstance(self.proposal, Proposal):

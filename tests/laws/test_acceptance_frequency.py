@@ -18,8 +18,8 @@ NUM_TESTS = 40_000
 def excess_error(rule, feed, log_ratios, num_tests=NUM_TESTS, offset=0.0):
     """Distance from the formula beyond what guarantee and chance allow; positive is a failure."""
     frequency, _ = decide(rule, feed, log_ratios, num_tests, offset=offset)
-    log_ratio = float(np.sum(log_ratios)) * rule.inverse_temperature(len(log_ratios))
-    expected = float(rule.acceptance_probability(log_ratio + offset))
+    log_ratio = float(np.sum(log_ratios)) * rule.promise.inverse_temperature(len(log_ratios))
+    expected = float(rule.promise.formula.probability(log_ratio + offset))
     chance = 5 * np.sqrt(max(expected * (1 - expected), 1 / num_tests) / num_tests)
     return abs(frequency - expected) - allowed_error(rule, len(log_ratios)) - chance
 
@@ -71,6 +71,6 @@ def test_a_rule_that_accepts_too_often_is_caught():
 @pytest.mark.parametrize("name", RULES)
 def test_every_rule_declares_what_it_promises(name):
     rule = RULES[name]()
-    assert isinstance(rule.guarantee, tm.Guarantee)
-    assert rule.reference
-    assert 0 < rule.target_acceptance < 1
+    assert isinstance(rule.promise.guarantee, tm.Guarantee)
+    assert rule.promise.reference
+    assert 0 < rule.promise.best_acceptance < 1

@@ -54,7 +54,7 @@ def excess_imbalance(posterior, rule):
     """Largest distance, beyond guarantee and chance, of a state's share from the posterior and of a flow from its
     return flow."""
     states = np.asarray(run(posterior, rule).samples).astype(int)
-    beta = rule.inverse_temperature(NUM_ROWS) / 2.0
+    beta = rule.promise.inverse_temperature(NUM_ROWS) / 2.0
     weights = beta * np.sum(np.asarray(posterior.data, float), axis=0) + 0.1 * np.arange(NUM_STATES)
     target = np.exp(weights - weights.max())
     target /= target.sum()

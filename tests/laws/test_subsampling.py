@@ -14,6 +14,7 @@ import tallmc as tm
 from tallmc.acceptance.subsampling import SubsamplingRule
 from tallmc.numerics.keys import as_key
 from tests.registry import SUBSAMPLING_RULES, real
+from tests.simulate import answers, log_likelihood
 
 NUM_TESTS = 60_000
 
@@ -29,45 +30,19 @@ class GivenBounds(tm.RowBounds):
         self.values = real(values)
         self.largest, self.mean = jnp.max(self.values), jnp.mean(self.values)
 
-    def constants(self, data):
+    def constants(self, rows):
         return np.asarray(self.values, float)
 
     def reach(self, position, proposed):
         return jnp.abs(proposed - position)
 
 
-def log_likelihood(position, row):
-    return position * row
-
-
-@eqx.filter_jit
-def _decide(kernel_rule, feed, posterior, keys, start, end, offset):
-    def one(key):
-        key_rule, key_feed = jax.random.split(key)
-        evidence = kernel_rule.init(key_rule, tm.Question(start, end, offset, jnp.int32(0)), posterior)
-
-        def look(carry):
-            evidence, cursor, seen, _ = carry
-            window = kernel_rule.wanted(evidence, feed.read(posterior.data, cursor))
-            ratios = posterior.log_ratios(start, end, window.rows) * window.scale
-            evidence = kernel_rule.observe(evidence, jnp.where(window.valid, ratios, 0), window)
-            return evidence, feed.advance(cursor), seen + window.count, kernel_rule.verdict(evidence).done
-
-        cursor = feed.start(key_feed, kernel_rule.every_row(evidence))
-        first = (evidence, cursor, jnp.int32(0), jnp.bool_(False))
-        evidence, _, seen, _ = jax.lax.while_loop(lambda carry: ~carry[3], look, first)
-        return kernel_rule.verdict(evidence).accept, seen
-
-    return jax.lax.map(one, keys, batch_size=500)
-
-
 def both_ways(rule, rows, constants, offset, num_tests=NUM_TESTS):
     """Acceptance frequency there and back, and mean rows."""
     posterior = tm.Posterior(log_likelihood, real(rows), bounds=GivenBounds(constants))
-    feed = tm.WeightedFeed(len(rows), rule.batch_size, np.asarray(constants))
-    zero, one = real(0.0), real(1.0)
-    there, seen = _decide(rule, feed, posterior, jax.random.split(as_key(1), num_tests), zero, one, real(offset))
-    back, _ = _decide(rule, feed, posterior, jax.random.split(as_key(2), num_tests), one, zero, real(-offset))
+    keys, other_keys = (jax.random.split(as_key(seed), num_tests) for seed in (1, 2))
+    there, seen = answers(rule, tm.WeightedFeed, posterior, keys, 0.0, 1.0, offset)
+    back, _ = answers(rule, tm.WeightedFeed, posterior, other_keys, 1.0, 0.0, -offset)
     return float(np.mean(there)), float(np.mean(back)), float(np.mean(seen))
 
 
@@ -117,6 +92,10 @@ class WithoutThinning(SubsamplingRule):
     batch_size: int = eqx.field(default=8, static=True)
     reference = "none"
     target_acceptance = 0.45
+
+    @property
+    def needs(self):
+        return self.rows_by_weight(None)
 
     def extra_rate(self, ceiling):
         return jnp.zeros_like(ceiling)

@@ -53,7 +53,7 @@ def test_austere_errs_as_rarely_as_the_design_predicts(epsilon, boundary, log_ra
     assert wrong <= expected.wrong_decisions + 4 * np.sqrt(expected.wrong_decisions / num_tests)
     assert wrong >= 0.7 * expected.wrong_decisions - 4 * np.sqrt(expected.wrong_decisions / num_tests)
     assert abs(read - expected.data_fraction) < 0.02
-    assert wrong <= rule.error_bound(num_rows)
+    assert wrong <= rule.promise.largest_error(num_rows)
 
 
 def test_per_step_settings_keep_the_error():

@@ -1,5 +1,7 @@
 """What exact rules share: the log ratio summed over every row, and compared with a level drawn beforehand."""
 
+from typing import ClassVar
+
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Int, Real
@@ -42,8 +44,8 @@ class FullDataRule(AcceptanceRule[FullSum]):
     """A rule that sees every row; what it accepts depends on the formula whose level it draws."""
 
     batch_size: eqx.AbstractVar[int]
-    formula: eqx.AbstractClassVar[Formula]
-    reference: eqx.AbstractClassVar[str]
+    formula: ClassVar[Formula]
+    reference: ClassVar[str]
 
     def __check_init__(self):
         check_batch_size(self.batch_size)

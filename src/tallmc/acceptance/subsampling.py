@@ -10,7 +10,7 @@ Sherlock, 2024). The offset makes a first stage, a Metropolis test of its own.
 """
 
 import abc
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -75,8 +75,8 @@ class SubsamplingRule(SelectiveRule[SubsamplingEvidence]):
     """Exact decisions from a Poisson number of rows; needs bounds on what a row can say."""
 
     batch_size: eqx.AbstractVar[int]
-    reference: eqx.AbstractClassVar[str]
-    target_acceptance: eqx.AbstractClassVar[float]
+    reference: ClassVar[str]
+    target_acceptance: ClassVar[float]
 
     def __check_init__(self):
         check_batch_size(self.batch_size)
@@ -154,12 +154,14 @@ class SubsamplingRule(SelectiveRule[SubsamplingEvidence]):
         count = jnp.where(evidence.every_row, window.count, jnp.where(evidence.worth_a_look, in_time, 0))
         return Arrivals(evidence, evidence.left - arrivals[-1], uniforms), window.first(count)
 
-    def observe(self, arrivals: Arrivals, log_ratios: Real[Array, " rows"], window: Window) -> SubsamplingEvidence:
+    def observe(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, evidence: Arrivals, log_ratios: Real[Array, " rows"], window: Window
+    ) -> SubsamplingEvidence:
         """Thins the rows that arrived and weighs those that are kept."""
-        evidence, left, uniforms = arrivals
-        ceiling, extra = evidence.ceiling, evidence.extra
-        against = -log_ratios * evidence.full.num_rows
-        beyond = window.valid & (jnp.abs(against) > ceiling * (1 + _TOLERANCE)) & ~evidence.every_row
+        before, left, uniforms = evidence
+        ceiling, extra = before.ceiling, before.extra
+        against = -log_ratios * before.full.num_rows
+        beyond = window.valid & (jnp.abs(against) > ceiling * (1 + _TOLERANCE)) & ~before.every_row
         against = jnp.clip(against, -ceiling, ceiling)
         here = extra + self.share(against, ceiling)
         there = extra + self.share(-against, ceiling)
@@ -168,13 +170,13 @@ class SubsamplingRule(SelectiveRule[SubsamplingEvidence]):
         said = jnp.where(kept, jnp.log(jnp.maximum(there, tiny)) - jnp.log(jnp.maximum(here, tiny)), 0)
         return eqx.tree_at(
             lambda e: (e.drawn, e.left, e.total, e.violations, e.full),
-            evidence,
+            before,
             (
-                evidence.drawn + 2 * window.size,
+                before.drawn + 2 * window.size,
                 left,
-                evidence.total + jnp.sum(said),
-                evidence.violations + jnp.sum(beyond).astype(jnp.int32),
-                evidence.full.add(log_ratios, window),
+                before.total + jnp.sum(said),
+                before.violations + jnp.sum(beyond).astype(jnp.int32),
+                before.full.add(log_ratios, window),
             ),
         )
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -25,9 +24,9 @@ def few(rows: float) -> str:
 
 
 def say(what: str, *, show: bool) -> None:
-    """Tells the user on standard error, so that output that is piped elsewhere stays clean; nothing if not asked to."""
+    """Tells the user what was chosen or done; `progress=False` keeps it quiet."""
     if show:
-        print(f"tallmc: {what}.", file=sys.stderr)
+        print(f"tallmc: {what}.")
 
 
 @contextlib.contextmanager

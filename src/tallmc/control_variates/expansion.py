@@ -114,7 +114,10 @@ class ExpandedModel(Model):
     plain: PlainModel
     expansion: Expansion
     bounds: RemainderBounds | None
-    expanded: bool = eqx.field(static=True, default=True)
+    expanded: bool = eqx.field(static=True)
+
+    def __init__(self, plain: PlainModel, expansion: Expansion, bounds: RemainderBounds | None):
+        self.plain, self.expansion, self.bounds, self.expanded = plain, expansion, bounds, True
 
     log_likelihood = property(lambda self: self.plain.log_likelihood, doc="Of one row, whole.")  # pyright: ignore
     log_prior = property(lambda self: self.plain.log_prior, doc="Of a position.")  # pyright: ignore

@@ -11,7 +11,7 @@ from jaxtyping import PyTree, Real
 
 from tallmc.control_variates.expansion import ExpandedModel, Expansion, covariance_factor
 from tallmc.control_variates.remainder_bounds import remainder_bounds
-from tallmc.posterior import PlainModel, Rows, SmoothBounds
+from tallmc.posterior import Posterior, SmoothBounds
 from tallmc.posterior.passes import likelihood_sums
 
 
@@ -61,14 +61,14 @@ class Taylor(eqx.Module):
             raise ValueError(f"order must be 1 or 2, got {order!r}")
         self.order, self.at = order, at
 
-    def expand(self, model: PlainModel, rows: Rows, at: PyTree) -> Controlled:
-        """Reads every row once for the sums, and once more for bounds if the model has any.
+    def expand(self, posterior: Posterior, at: PyTree) -> Controlled:
+        """Reads every row once for the sums, and once more for bounds if the posterior has any.
 
         Args:
-            model: What to expand.
-            rows: All rows.
+            posterior: What to expand.
             at: Where.
         """
+        model, rows = posterior.model, posterior.rows
         flat, unravel = ravel_pytree(jax.tree.map(jnp.asarray, at))
         unbounded = eqx.tree_at(lambda m: m.bounds, model, None, is_leaf=lambda leaf: leaf is None)
         _, gradient, hessian = likelihood_sums(unbounded, unravel, flat, rows, curvature=True)

@@ -16,6 +16,7 @@ from tallmc.acceptance.sequential_test import sequential_test
 from tallmc.design.acceptance_error import acceptance_error
 from tallmc.diagnostics.moves import MoveMoments, Moves, move_moments, moves_of
 from tallmc.posterior import Posterior
+from tallmc.run import Run
 
 if TYPE_CHECKING:
     from tallmc.run import Run

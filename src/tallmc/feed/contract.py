@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Int, PyTree, Real
+from jaxtyping import Array, Bool, Int, PyTree, Real, UInt32
 
 from tallmc.posterior import Model, Rows
 
@@ -127,7 +127,7 @@ class Feed(eqx.Module):
         """The cursor of the same test's next window."""
 
     @abc.abstractmethod
-    def read(self, stage: PyTree, cursor: PyTree, round_: Int[Array, ""]) -> Window:
+    def read(self, stage: PyTree, cursor: PyTree, round_: UInt32[Array, ""]) -> Window:
         """The rows at the cursor.
 
         Args:

@@ -1,54 +1,56 @@
-"""Contiguous windows of data that was shuffled once: the fast feed."""
+"""Rows that were shuffled once, in memory: the feed that most rules get."""
 
-import math
 from typing import ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, PyTree
+from jaxtyping import Array, PyTree, UInt32
 
 from tallmc.feed.contract import Feed, Needs, Window, check_sizes
+from tallmc.feed.run_order import RunCursor, RunOrder
+from tallmc.feed.window_order import WindowCursor, WindowOrder
 from tallmc.posterior import Model, Rows
 
-_MAX_STRIDES = 1024
-
-
-class _Cursor(eqx.Module):
-    offset: Int[Array, ""]
-    index: Int[Array, ""]
-    stride: Int[Array, ""]
+_MANY_WINDOWS = 1000  # so many that the windows of one shuffle are as good as fresh ones
 
 
 class InMemoryFeed(Feed):
-    """Reads contiguous windows of rows that were shuffled once.
+    """Reads neighbours of rows that were shuffled once, with a recorded seed.
 
-    Reading 100 random rows misses the cache 100 times; reading 100 neighbours misses it twice. So the rows are
-    shuffled once, with a recorded seed, and a random minibatch is then a contiguous read. A test sees the rows as a
-    ring, cut into windows at an independent uniformly random row, and hops from window to window by a random stride
-    coprime with their number. Windows of one test are disjoint and together hold every row exactly once.
+    Where windows are many, a random minibatch is a contiguous read (`WindowOrder`). Where they are few, a test would
+    see the same windows as the one before, and with them whatever the one shuffle made of their variance; there each
+    test reads short runs of neighbours in an order of its own (`RunOrder`). In both, windows of a test are disjoint and
+    together hold every row exactly once.
 
     Args:
         num_rows: Rows of data.
         batch_size: Rows in a window; one above `num_rows` means all rows.
+        every_row: Whether every test reads all rows, so that their order does not matter and the cheaper one will do.
+
+    Example:
+        >>> type(InMemoryFeed(10_000, 500).order).__name__, type(InMemoryFeed(10_000_000, 500).order).__name__
+        ('RunOrder', 'WindowOrder')
     """
 
     shuffled: ClassVar = True
     num_rows: int = eqx.field(static=True)
     batch_size: int = eqx.field(static=True)
-    strides: Int[Array, " strides"]
+    order: WindowOrder | RunOrder
 
-    def __init__(self, num_rows: int, batch_size: int):
+    def __init__(self, num_rows: int, batch_size: int, *, every_row: bool = False):
         self.num_rows = num_rows
         self.batch_size = check_sizes(num_rows, batch_size)
-        self.strides = jnp.asarray(_coprime_strides(self.num_windows), jnp.int32)
+        many = self.num_windows >= _MANY_WINDOWS or self.num_windows == 1
+        order = WindowOrder if many or every_row else RunOrder
+        self.order = order(num_rows, self.batch_size)
 
     @classmethod
     def of(cls, rows: Rows, needs: Needs, model: Model) -> "InMemoryFeed":
         """Windows of the size that is needed."""
         del model
-        return cls(rows.num_rows, needs.batch_size)
+        return cls(rows.num_rows, needs.batch_size, every_row=needs.every_row)
 
     def arrange(self, rows: Rows, seed: int, widest: int = 0) -> PyTree:
         """Shuffles the rows, and repeats the first ones at the end so that no window has to wrap around."""
@@ -56,41 +58,16 @@ class InMemoryFeed(Feed):
         order = np.concatenate([order, order[: max(self.batch_size, widest) - 1]])
         return jax.tree.map(jnp.asarray, rows.take(order))
 
-    def start(self, key: Array, every_row: PyTree = None) -> _Cursor:
-        """Cuts the ring at a random row and picks a random first window and stride."""
+    def start(self, key: Array, every_row: PyTree = None) -> WindowCursor | RunCursor:
+        """Cuts the ring of rows at a random place, and draws an order."""
         del every_row
-        bits = jax.random.bits(key, (3,), jnp.uint32)
-        # The remainder favours small numbers by a relative num_rows / 2^32: far below the noise of any test.
-        offset, index, which = (
-            (bits[i] % jnp.uint32(size)).astype(jnp.int32)
-            for i, size in enumerate((self.num_rows, self.num_windows, len(self.strides)))
-        )
-        return _Cursor(offset, index, self.strides[which])
+        return self.order.start(key)
 
-    def advance(self, cursor: _Cursor) -> _Cursor:
-        """Hops one stride further around the ring."""
-        index = cursor.index + cursor.stride
-        index = jnp.where(index >= self.num_windows, index - self.num_windows, index)
-        return _Cursor(cursor.offset, index, cursor.stride)
+    def advance(self, cursor: WindowCursor | RunCursor) -> WindowCursor | RunCursor:
+        """The next window of the same order."""
+        return self.order.advance(cursor)  # pyright: ignore[reportArgumentType]
 
-    def read(self, stage: PyTree, cursor: _Cursor, round_: Int[Array, ""]) -> Window:
-        """A slice; only the ring's last window can be partial."""
+    def read(self, stage: PyTree, cursor: WindowCursor | RunCursor, round_: UInt32[Array, ""]) -> Window:
+        """Rows that lie together, or a few runs of such."""
         del round_
-        position = cursor.index * self.batch_size
-        first = cursor.offset + position
-        first = jnp.where(first >= self.num_rows, first - self.num_rows, first)
-        rows = jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, first, self.batch_size), stage)
-        if self.num_rows % self.batch_size:
-            count = jnp.minimum(self.batch_size, self.num_rows - position)
-        else:  # no window is partial, and a compiler that knows it masks nothing
-            count = jnp.int32(self.batch_size)
-        return Window(rows, count, self.batch_size)
-
-
-def _coprime_strides(num_windows: int) -> np.ndarray:
-    """A table of strides that visit every window: all there are if they are few, else a random selection."""
-    candidates = np.arange(1, num_windows + 1)
-    if num_windows > _MAX_STRIDES:
-        candidates = np.random.default_rng(num_windows).integers(1, num_windows, 8 * _MAX_STRIDES)
-    coprime = [stride for stride in candidates.tolist() if math.gcd(stride, num_windows) == 1]
-    return np.asarray(coprime[:_MAX_STRIDES])
+        return self.order.read(stage, cursor)  # pyright: ignore[reportArgumentType]

@@ -54,7 +54,7 @@ class IndexedFeed(Feed):
         """Moves on along the permutation."""
         return _Cursor(cursor.seen + self.batch_size, cursor.round_keys)
 
-    def read(self, stage: PyTree, cursor: _Cursor, round_: Int[Array, ""]) -> Window:
+    def read(self, stage: PyTree, cursor: _Cursor, round_: UInt32[Array, ""]) -> Window:
         """Gathers the next rows of the permutation."""
         del round_
         ranks = cursor.seen + jnp.arange(self.batch_size, dtype=jnp.int32)

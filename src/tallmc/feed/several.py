@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import equinox as eqx
 import jax
-from jaxtyping import Array, Int, PyTree
+from jaxtyping import Array, PyTree, UInt32
 
 from tallmc.feed.contract import Feed, Needs, Window
 from tallmc.posterior import Model, Rows
@@ -73,7 +73,7 @@ class SeveralFeeds(Feed):
         """Moves all cursors on; those of parts that are not at work are never read."""
         return tuple(feed.advance(part) for feed, part in zip(self.feeds, cursor, strict=True))
 
-    def read(self, stage: tuple[PyTree, ...], cursor: tuple[PyTree, ...], round_: Int[Array, ""]) -> Windows:
+    def read(self, stage: tuple[PyTree, ...], cursor: tuple[PyTree, ...], round_: UInt32[Array, ""]) -> Windows:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Windows to choose from."""
         parts = zip(self.feeds, stage, cursor, strict=True)
         return Windows(tuple(lambda feed=feed, s=s, c=c: feed.read(s, c, round_) for feed, s, c in parts))

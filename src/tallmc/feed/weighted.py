@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int, PyTree, Real
+from jaxtyping import Array, Bool, Int, PyTree, Real, UInt32
 
 from tallmc.feed.alias import AliasTable
 from tallmc.feed.contract import Drawn, Feed, Needs, Window, check_sizes
@@ -80,7 +80,7 @@ class WeightedFeed(Feed):
         """The next rows of the same test."""
         return _Cursor(cursor.key, cursor.seen + self.batch_size, cursor.every_row)
 
-    def read(self, stage: PyTree, cursor: _Cursor, round_: Int[Array, ""]) -> Window:
+    def read(self, stage: PyTree, cursor: _Cursor, round_: UInt32[Array, ""]) -> Window:
         """Gathers rows: drawn ones, or the next ones in order."""
         del round_
         # A branch, not a choice of two results: what comes out of it is computed once, not for each number of a row.

@@ -7,6 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, PyTree, Real
 
 from tallmc.posterior.model import PlainModel
@@ -65,6 +66,14 @@ class Posterior(eqx.Module):
         """The same posterior at another temperature, which may be a traced number."""
         return eqx.tree_at(lambda p: p.model.temperature, self, _as_temperature(temperature))
 
+    def log_likelihoods(self, position: PyTree, rows: PyTree) -> Real[Array, " rows"]:
+        """Log likelihood of each of a batch of rows, before temperature."""
+        return self.model.log_likelihoods(position, rows)
+
+    def log_ratios(self, position: PyTree, proposed: PyTree, rows: PyTree) -> Real[Array, " rows"]:
+        """Each row's evidence for `proposed` against `position`, tempered."""
+        return self.model.log_ratios(position, proposed, rows)
+
     def log_density(self, position: PyTree, rows: PyTree = None) -> Real[Array, ""]:
         """Unnormalised log density.
 
@@ -75,7 +84,7 @@ class Posterior(eqx.Module):
             rows: If given, as if these were all the data there is.
         """
         position = jax.tree.map(_as_real, position)
-        traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((position, rows)))
+        traced = any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((position, rows)))
         if rows is None and not traced:
             total = jnp.asarray(log_likelihood_sum(self.model, self.rows, position), jnp.result_type(float))
         else:
@@ -89,7 +98,7 @@ def _as_real(leaf: Any) -> Array:
 
 
 def _as_temperature(temperature: float | Array) -> Array:
-    if not isinstance(temperature, jax.core.Tracer) and not (np.isfinite(temperature) and temperature > 0):
+    if not isinstance(temperature, Tracer) and not (np.isfinite(temperature) and temperature > 0):
         raise ValueError(f"temperature must be a positive number, got {temperature}")
     return jnp.asarray(temperature, jnp.result_type(float))
 

@@ -94,6 +94,9 @@ def observe_window(problem: Problem, chain: Chain) -> tuple[Chain, Bool[Array, "
     return chain._replace(round=chain.round + jnp.uint32(1), cursor=cursor, state=state), done
 
 
+_Look = tuple[Chain, Array, Array]  # a chain, whether its test is decided, and the rounds that are left
+
+
 def observe_until_decided(
     problem: Problem, chain: Chain, rounds: Int[Array, ""]
 ) -> tuple[Chain, Bool[Array, ""], Int[Array, ""]]:
@@ -102,12 +105,11 @@ def observe_until_decided(
     Returns:
         The chain, whether its test is decided, and the rounds that are left.
     """
-    Carry = tuple[Chain, Bool[Array, ""], Int[Array, ""]]
 
-    def undecided(carry: Carry) -> Bool[Array, ""]:
+    def undecided(carry: _Look) -> Bool[Array, ""]:
         return ~carry[1] & (carry[2] > 0)
 
-    def look(carry: Carry) -> Carry:
+    def look(carry: _Look) -> _Look:
         return (*observe_window(problem, carry[0]), carry[2] - 1)
 
     return jax.lax.while_loop(undecided, look, (chain, jnp.bool_(False), rounds))

@@ -73,8 +73,8 @@ def drive(
             with pace:
                 work = driver.advance(problem, work, until, most)
             stopped = interrupted()
-            if stopped:  # chains that are moved together are not all as far
-                furthest = int(driver.finished(work).max())
+            furthest = int(driver.finished(work).max())
+            if stopped and furthest > int(driver.finished(work).min()):  # chains moved together are not all as far
                 work = driver.advance(problem, work, furthest, furthest)
             reached = int(driver.finished(work).min())
             pace.learn(reached - before)
@@ -96,7 +96,7 @@ def drive(
                     work = driver.load(problem, chains, layout.empty((num_chains, capacity)))
         seconds = time.perf_counter() - started
     if drained == session.drawn:
-        raise KeyboardInterrupt("stopped before there was a draw to return")
+        raise KeyboardInterrupt("stopped during warm-up: no draws to return")
     session = session._replace(chains=driver.chains(work), drawn=drained, looks=looks if pauses else ())
     return Driven(
         session, layout.unpack(sink.collect()), seconds, stopped and int(session.chains.finished.min()) < total

@@ -134,17 +134,19 @@ class ChainByChain(Driver):
         }
 
 
+_Carry = tuple[Chain, Record, Array]  # the last: rounds that are left
+
+
 def _loop(
     problem: Problem, chain: Chain, record: Record, until: Int[Array, ""], rounds: Int[Array, ""]
 ) -> tuple[Chain, Record]:
     """Moves one chain to `until` transitions, or for so many rounds; then it may stop inside a test."""
     capacity = jax.tree.leaves(record)[0].shape[0]
-    Carry = tuple[Chain, Record, Int[Array, ""]]
 
-    def unfinished(carry: Carry) -> Array:
+    def unfinished(carry: _Carry) -> Array:
         return (carry[0].finished < until) & (carry[2] > 0)
 
-    def transition(carry: Carry) -> Carry:
+    def transition(carry: _Carry) -> _Carry:
         observed, record, rounds = carry
         observed, done, rounds = observe_until_decided(problem, observed, rounds)
         concluded, draw = conclude_transition(problem, observed)

@@ -201,7 +201,7 @@ def _starts(posterior: Posterior, centre: PyTree, factor: np.ndarray | None, num
 
 def _expand(posterior: Posterior, centre: PyTree) -> Controlled:
     size = ravel_pytree(centre)[0].size
-    return Taylor(2 if size <= _LARGEST_MATRIX else 1).expand(posterior.model, posterior.rows, centre)
+    return Taylor(2 if size <= _LARGEST_MATRIX else 1).expand(posterior, centre)
 
 
 def _choose_proposal(centre: PyTree, factor: np.ndarray, pilot: Pilot, num_rows: int) -> tuple[Proposal, str, bool]:

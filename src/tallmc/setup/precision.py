@@ -22,6 +22,7 @@ def rounding_noise(model: Model, decisive_rows: int, typical_log_likelihood: flo
 
     Example:
         >>> import jax.numpy as jnp
+        >>> from tallmc.posterior import Posterior
         >>> posterior = Posterior(lambda mean, row: -0.5 * (row - mean) ** 2, jnp.zeros(10_000))
         >>> rounding_noise(posterior.model, 100, 2.0, jnp.float32) < 1e-3
         True

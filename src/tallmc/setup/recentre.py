@@ -10,7 +10,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import PyTree, Real
 
 from tallmc.control_variates import Controlled, Taylor, covariance_factor
-from tallmc.posterior import Rows
+from tallmc.posterior import Posterior
 
 _NUM_LOOKS = 8
 _FAR_SHARE = 0.2
@@ -44,12 +44,12 @@ def squared_distances(precision: Real[np.ndarray, "d d"], centre: np.ndarray, po
     return np.einsum("ij,jk,ik->i", away, precision, away)
 
 
-def recentre(controlled: Controlled, rows: Rows, looks: Sequence[PyTree]) -> Recentred | None:
+def recentre(controlled: Controlled, posterior: Posterior, looks: Sequence[PyTree]) -> Recentred | None:
     """Expands anew in the middle of where the chains were, if too many looks found them far from the expansion.
 
     Args:
         controlled: The model and its expansion.
-        rows: All rows.
+        posterior: With its rows.
         looks: Positions of all chains, at several times of the first half of warm-up.
     """
     model = controlled.model
@@ -66,7 +66,7 @@ def recentre(controlled: Controlled, rows: Rows, looks: Sequence[PyTree]) -> Rec
     try:
         # The median, so that one chain that is lost does not lead the others astray.
         middle = unravel(jnp.asarray(np.median(points, axis=0), flat.dtype))
-        moved = Taylor(model.expansion.order).expand(model.plain, rows, middle)
+        moved = Taylor(model.expansion.order).expand(posterior, middle)
     except ValueError:  # no derivatives there
         return None
     if covariance_factor(moved.precision) is None:

@@ -119,7 +119,7 @@ def sample(
 
     def decide(looks: tuple[PyTree, ...]) -> tuple[Model, Feed] | None:
         assert start.controlled is not None
-        found = recentre(start.controlled, posterior.rows, looks)
+        found = recentre(start.controlled, posterior, looks)
         if found is None:
             return None
         # The same rows, weighed anew if they are drawn by weight.

@@ -73,7 +73,7 @@ def find_start(
     controlled, model = None, posterior.model
     if control_variate is not None:
         at = jax.tree.map(lambda leaf: leaf[0], checks.one_position_per_chain(posterior, at, 1, "at"))
-        controlled = control_variate.expand(posterior.model, posterior.rows, at)
+        controlled = control_variate.expand(posterior, at)
         model, rows_read = controlled.model, rows_read + controlled.rows_read
     return Start(model, kernel, positions, rows_read, controlled, choices=choices)
 
