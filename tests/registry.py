@@ -56,9 +56,25 @@ PROPOSALS = {
 FEEDS = {"in_memory": tm.InMemoryFeed, "indexed": tm.IndexedFeed}
 
 
+def chance_to_accept(rule: tm.AcceptanceRule, log_ratio: float, spread: float, num_rows: int, time: int = 0) -> float:
+    """What a rule should do with a move: its formula, or what the design of its t-test makes of that.
+
+    `log_ratio` is that of all rows, prior and proposal; `spread` the standard deviation of a row's, times the square
+    root of their number.
+    """
+    chance = float(rule.promise.formula.probability(log_ratio))
+    if isinstance(rule, tm.AustereMH):
+        epsilon = rule.epsilon if isinstance(rule.epsilon, float) else float(rule.epsilon(jnp.int32(time)))
+        chance += tm.design.acceptance_error(
+            log_ratio, spread, min(1.0, rule.batch_size / num_rows), epsilon, rule.boundary
+        ).error
+    return chance
+
+
 def allowed_error(rule: tm.AcceptanceRule, num_rows: int) -> float:
-    """How far from its formula a rule's guarantee lets it be."""
-    return 0.005 if rule.promise.guarantee is tm.Guarantee.ASYMPTOTIC else rule.promise.largest_error(num_rows)
+    """How far from that chance a rule may be: by its guarantee; or 0.005, what a mean of 50 rows is not normal by."""
+    by_the_central_limit = rule.promise.guarantee is tm.Guarantee.ASYMPTOTIC or isinstance(rule, tm.AustereMH)
+    return 0.005 if by_the_central_limit else rule.promise.largest_error(num_rows)
 
 
 def real(values: object) -> jnp.ndarray:

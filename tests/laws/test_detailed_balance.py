@@ -1,5 +1,7 @@
 """Law: on a target that can be enumerated, chains spend their time as the posterior says and flow both ways equally.
 
+Rules with a known error of their own (a t-test) spend it as the chain with that error does, worked out exactly.
+
 Five states on a ring; each row has its own log likelihood for each state. 256 independent chains give an honest
 standard error for every frequency. Thresholds are 5 standard errors: 6e-7 false alarms for each of 10 figures a rule.
 """
@@ -13,7 +15,7 @@ import pytest
 
 import tallmc as tm
 from tests.controls import Overconfident
-from tests.registry import ONE_OF_EACH, RULES, allowed_error, real
+from tests.registry import ONE_OF_EACH, RULES, allowed_error, chance_to_accept, real
 
 NUM_STATES, NUM_ROWS, NUM_CHAINS = 5, 700, 256
 
@@ -38,11 +40,16 @@ def log_prior(position):
     return 0.1 * position
 
 
+def table_posterior(noise):
+    generator = np.random.default_rng(3)
+    rows = generator.normal(size=(NUM_ROWS, NUM_STATES)) * noise
+    rows += generator.normal(size=NUM_STATES) * 0.5 / NUM_ROWS - rows.mean(axis=0)
+    return tm.Posterior(log_likelihood, np.asarray(real(rows)), log_prior, temperature=2.0)
+
+
 @pytest.fixture(scope="module")
 def posterior():
-    generator = np.random.default_rng(3)
-    rows = generator.normal(size=(NUM_ROWS, NUM_STATES)) * 0.01 + generator.normal(size=NUM_STATES) * 0.5 / NUM_ROWS
-    return tm.Posterior(log_likelihood, np.asarray(real(rows)), log_prior, temperature=2.0)
+    return table_posterior(noise=0.01)
 
 
 def run(posterior, rule):
@@ -50,25 +57,53 @@ def run(posterior, rule):
     return tm.sample(posterior, kernel, init=0.0, num_samples=400, num_warmup=100, num_chains=NUM_CHAINS)
 
 
+def predicted_figures(rule, log_likelihoods, time):
+    """Shares of all states, and net flows from each to the next, of the chain whose moves the rule should accept."""
+    beta, pull = rule.promise.inverse_temperature(NUM_ROWS) / 2.0, np.log(RingWalk.up / (1 - RingWalk.up))
+    moves = np.zeros((NUM_STATES, NUM_STATES))
+    for here in range(NUM_STATES):
+        for there, chance, log_ratio in (((here + 1) % 5, RingWalk.up, -pull), ((here - 1) % 5, 1 - RingWalk.up, pull)):
+            rows = beta * (log_likelihoods[:, there] - log_likelihoods[:, here])
+            known = log_ratio + 0.1 * (there - here)
+            spread = rows.std() * np.sqrt(NUM_ROWS)
+            moves[here, there] = chance * chance_to_accept(rule, rows.sum() + known, spread, NUM_ROWS, time)
+    moves += np.diag(1 - moves.sum(axis=1))
+    shares = np.linalg.matrix_power(moves, 10_000)[0]
+    flows = shares[:, None] * moves
+    return np.concatenate([shares, [flows[s, (s + 1) % 5] - flows[(s + 1) % 5, s] for s in range(NUM_STATES)]])
+
+
 def excess_imbalance(posterior, rule):
-    """Largest distance, beyond guarantee and chance, of a state's share from the posterior and of a flow from its
-    return flow."""
-    states = np.asarray(run(posterior, rule).samples).astype(int)
-    beta = rule.promise.inverse_temperature(NUM_ROWS) / 2.0
-    weights = beta * np.sum(np.asarray(posterior.data, float), axis=0) + 0.1 * np.arange(NUM_STATES)
-    target = np.exp(weights - weights.max())
-    target /= target.sum()
-    shares = np.stack([np.mean(states == s, axis=1) for s in range(NUM_STATES)], axis=1)
-    up = [np.mean((states[:, :-1] == s) & (states[:, 1:] == (s + 1) % NUM_STATES), axis=1) for s in range(NUM_STATES)]
-    down = [np.mean((states[:, 1:] == s) & (states[:, :-1] == (s + 1) % NUM_STATES), axis=1) for s in range(NUM_STATES)]
-    figures = np.concatenate([shares - target, np.stack(up, axis=1) - np.stack(down, axis=1)], axis=1)
-    standard_errors = figures.std(axis=0, ddof=1) / np.sqrt(NUM_CHAINS)
-    return np.max(np.abs(figures.mean(axis=0)) - 5 * standard_errors) - allowed_error(rule, NUM_ROWS)
+    """Largest distance, beyond guarantee and chance, of a state's share and of a net flow from what they should be."""
+    figures = figures_of(np.asarray(run(posterior, rule).samples).astype(int))
+    states = real(np.arange(NUM_STATES))
+    table = np.stack([np.asarray(posterior.model.log_likelihoods(s, posterior.data), float) for s in states], axis=1)
+    both_ends = [predicted_figures(rule, table, time) for time in (100, 500)]  # they differ only if the rule's error does
+    mean, standard_errors = figures.mean(axis=0), figures.std(axis=0, ddof=1) / np.sqrt(NUM_CHAINS)
+    beyond = np.maximum(np.min(both_ends, axis=0) - mean, mean - np.max(both_ends, axis=0))
+    return np.max(beyond - 5 * standard_errors) - allowed_error(rule, NUM_ROWS)
+
+
+def figures_of(states):
+    """Shares and net flows of each chain."""
+    shares = [np.mean(states == s, axis=1) for s in range(NUM_STATES)]
+    before, after = states[:, :-1], states[:, 1:]
+    flows = [
+        np.mean((before == s) & (after == (s + 1) % 5), axis=1) - np.mean((after == s) & (before == (s + 1) % 5), axis=1)
+        for s in range(NUM_STATES)
+    ]
+    return np.stack(shares + flows, axis=1)
 
 
 @pytest.mark.parametrize("name", ONE_OF_EACH)
 def test_detailed_balance_on_an_enumerable_target(posterior, name):
     assert excess_imbalance(posterior, RULES[name]()) <= 0
+
+
+@pytest.mark.parametrize("name", ["austere_mh", "austere_mh_stricter_early"])
+def test_a_t_test_does_to_the_posterior_what_its_design_says(name):
+    """Rows so loud that its errors show: shares and flows are those of the chain that errs as predicted."""
+    assert excess_imbalance(table_posterior(noise=0.1), RULES[name]()) <= 0
 
 
 def test_a_rule_without_detailed_balance_is_caught(posterior):
