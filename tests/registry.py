@@ -53,6 +53,24 @@ PROPOSALS = {
     "crank_nicolson": lambda: tm.CrankNicolson(np.array([0.2, 0.0]), np.array([[0.5, 0.0], [0.3, 0.4]]), 0.6),
 }
 
+
+def _part(proposal: tm.Proposal, rule: tm.AcceptanceRule) -> tm.MetropolisHastings:
+    return tm.MetropolisHastings(proposal, rule)
+
+
+# Kernels made of kernels, given a proposal: parts of different batch sizes, rules, and ways to draw rows.
+COMPOSITES = {
+    "cycle": lambda p: tm.Cycle([_part(p, tm.Exact(256)), _part(p, tm.MHMinibatch(50))]),
+    "cycle_by_weight": lambda p: tm.Cycle([_part(p, tm.MHSS(batch_size=8)), _part(p, tm.Exact(256))]),
+    "mixture": lambda p: tm.Mixture([_part(p, tm.TunaMH(1e-2, 8)), _part(p, tm.MHMinibatch(50))], weights=[1, 3]),
+    "nested": lambda p: tm.Cycle(
+        [
+            tm.Mixture([_part(p, tm.MHSS(batch_size=8)), _part(p, tm.AustereMH(0.0, 100))]),
+            _part(p, tm.ExactBarker(256)),
+        ]
+    ),
+}
+
 FEEDS = {"in_memory": tm.InMemoryFeed, "indexed": tm.IndexedFeed}
 
 

@@ -14,8 +14,17 @@ import numpy as np
 import pytest
 
 import tallmc as tm
+from tallmc.kernel import rule_needs
 from tests.controls import Overconfident
-from tests.registry import ONE_OF_EACH, RULES, allowed_error, chance_to_accept, real
+from tests.registry import (
+    COMPOSITES,
+    ONE_OF_EACH,
+    RULES,
+    SUBSAMPLING_RULES,
+    allowed_error,
+    chance_to_accept,
+    real,
+)
 
 NUM_STATES, NUM_ROWS, NUM_CHAINS = 5, 700, 256
 
@@ -52,13 +61,30 @@ def posterior():
     return table_posterior(noise=0.01)
 
 
-def run(posterior, rule):
-    kernel = tm.MetropolisHastings(RingWalk(), rule)
-    return tm.sample(posterior, kernel, init=0.0, num_samples=400, num_warmup=100, num_chains=NUM_CHAINS)
+def smooth_log_likelihood(position, row):
+    return row["loudness"] * jnp.cos(position + row["phase"])
+
+
+@pytest.fixture(scope="module")
+def smooth_posterior():
+    """Rows of very different loudness, with bounds; a function of a real number, so that it can be expanded."""
+    generator = np.random.default_rng(4)
+    rows = {"loudness": 0.01 * generator.exponential(size=NUM_ROWS), "phase": generator.normal(-2.0, 1.0, NUM_ROWS)}
+    bounds = tm.DerivativeBounds(*(rows["loudness"],) * 3)
+    rows = {name: np.asarray(real(column)) for name, column in rows.items()}
+    return tm.Posterior(smooth_log_likelihood, rows, log_prior, temperature=2.0, bounds=bounds)
+
+
+def run(posterior, kernel, **options):
+    settings = {"num_samples": 400, "num_warmup": 100, "num_chains": NUM_CHAINS} | options
+    return tm.sample(posterior, kernel, init=0.0, **settings)
 
 
 def predicted_figures(rule, log_likelihoods, time):
-    """Shares of all states, and net flows from each to the next, of the chain whose moves the rule should accept."""
+    """Shares of all states, and net flows from each to the next, of a chain that accepts as the rule should.
+
+    Whatever the formula, without an error of its own these are the posterior's shares, and no net flow.
+    """
     beta, pull = rule.promise.inverse_temperature(NUM_ROWS) / 2.0, np.log(RingWalk.up / (1 - RingWalk.up))
     moves = np.zeros((NUM_STATES, NUM_STATES))
     for here in range(NUM_STATES):
@@ -75,7 +101,12 @@ def predicted_figures(rule, log_likelihoods, time):
 
 def excess_imbalance(posterior, rule):
     """Largest distance, beyond guarantee and chance, of a state's share and of a net flow from what they should be."""
-    figures = figures_of(np.asarray(run(posterior, rule).samples).astype(int))
+    return excess_of(run(posterior, tm.MetropolisHastings(RingWalk(), rule)), rule)
+
+
+def excess_of(run, rule):
+    """The same for a run, by what the chain that this rule moves should do."""
+    posterior, figures = run.posterior, figures_of(np.asarray(run.samples).astype(int))
     states = real(np.arange(NUM_STATES))
     table = np.stack([np.asarray(posterior.model.log_likelihoods(s, posterior.data), float) for s in states], axis=1)
     both_ends = [predicted_figures(rule, table, time) for time in (100, 500)]  # they differ only if the rule's error does
@@ -98,6 +129,24 @@ def figures_of(states):
 @pytest.mark.parametrize("name", ONE_OF_EACH)
 def test_detailed_balance_on_an_enumerable_target(posterior, name):
     assert excess_imbalance(posterior, RULES[name]()) <= 0
+
+
+@pytest.mark.parametrize("name", SUBSAMPLING_RULES)
+def test_exact_subsampling_keeps_the_balance(smooth_posterior, name):
+    rule = SUBSAMPLING_RULES[name]()
+    expansion = tm.Taylor(2, at=2.0) if rule.needs.expansion_order else None
+    done = run(smooth_posterior, tm.MetropolisHastings(RingWalk(), rule), control_variate=expansion)
+    assert excess_of(done, tm.Exact()) <= 0
+    assert 0 < done.stats["rows"].mean() < NUM_ROWS / 10
+
+
+@pytest.mark.parametrize("name", COMPOSITES)
+def test_kernels_made_of_kernels_keep_the_balance(smooth_posterior, name):
+    kernel = COMPOSITES[name](RingWalk())
+    expansion = tm.Taylor(2, at=2.0) if any(rule_needs(part).expansion_order for part in kernel.parts()) else None
+    nearly = any(isinstance(part.rule, tm.MHMinibatch) for part in kernel.parts())
+    done = run(smooth_posterior, kernel, control_variate=expansion)
+    assert excess_of(done, tm.MHMinibatch() if nearly else tm.Exact()) <= 0
 
 
 @pytest.mark.parametrize("name", ["austere_mh", "austere_mh_stricter_early"])
