@@ -140,7 +140,9 @@ def test_exact_subsampling_keeps_the_balance(smooth_posterior, name):
     assert 0 < done.stats["rows"].mean() < NUM_ROWS / 10
 
 
-@pytest.mark.parametrize("name", COMPOSITES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name == "nested" else ()) for name in COMPOSITES]
+)
 def test_kernels_made_of_kernels_keep_the_balance(smooth_posterior, name):
     kernel = COMPOSITES[name](RingWalk())
     expansion = tm.Taylor(2, at=2.0) if any(rule_needs(part).expansion_order for part in kernel.parts()) else None
