@@ -95,7 +95,9 @@ def test_both_drivers_give_the_same_chains_bit_for_bit(posterior, name):
     )
 
 
-@pytest.mark.parametrize("name", EXPANDED)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in ("mixture", "nested") else ()) for name in EXPANDED]
+)
 def test_both_drivers_agree_on_rows_by_weight_and_on_parts(bounded_posterior, name):
     """With an expansion that moves during warm-up."""
     kernel = EXPANDED[name]()
