@@ -15,6 +15,7 @@ from jaxtyping import PyTree
 from tallmc.feed import Drawn, Feed
 from tallmc.kernel import Kernel, rule_feeds, rule_needs
 from tallmc.posterior import Posterior
+from tallmc.run import store
 from tallmc.run.chain import Chain
 from tallmc.run.convergence import convergence_doubts
 from tallmc.run.drive import Driven, drive
@@ -154,13 +155,22 @@ class Run:
         """What R-hat and effective sample sizes have against the draws."""
         return convergence_doubts(_named(self.samples))
 
+    def save(self, path: str | os.PathLike[str], *, rows: bool = True) -> None:
+        """Writes the run to a folder, from which `tm.load(path)` gives it back, ready to go on.
+
+        Draws, statistics, chains and rows are kept in the Zarr format, the kernel and the model by the names of their
+        classes. Nothing is pickled, so a likelihood that is a lambda is not kept: `tm.load(path, posterior)` takes it.
+
+        Args:
+            path: Where to write. A run that was saved there before is replaced.
+            rows: Whether to write the data too; without it, `tm.load` wants the posterior again to go on.
+        """
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        store.write(path, fields, self.posterior, with_rows=rows)
+
     def to_datatree(self) -> xarray.DataTree:
         """The run as an ArviZ DataTree with groups `posterior` and `sample_stats`."""
         return arviz_base.from_dict({"posterior": _named(self.samples), "sample_stats": dict(self.stats)})
-
-    def save(self, path: str | os.PathLike[str], *, rows: bool = True) -> None:
-        """Writes the run to a folder, from which `tm.load` gives it back."""
-        raise NotImplementedError
 
     @functools.cached_property
     def _table(self) -> Any:
