@@ -30,7 +30,9 @@ class Mixture(OneAtATime):
     kernels: tuple[Kernel, ...]
     weights: Real[Array, " k"]
 
-    def __init__(self, kernels: Sequence[Kernel], weights: Sequence[float] | np.ndarray | None = None):
+    def __init__(
+        self, kernels: Sequence[Kernel], weights: Sequence[float] | Sequence[int] | np.ndarray | Array | None = None
+    ):
         self.kernels = check_members("Mixture", kernels)
         given = np.ones(len(self.kernels)) if weights is None else np.asarray(weights, float)
         if given.shape != (len(self.kernels),):
