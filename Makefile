@@ -9,7 +9,7 @@ SLOWLY_IN_DOUBLE_PRECISION := tests/laws/test_acceptance_frequency.py tests/laws
 	tests/laws/test_wrong_decisions.py tests/test_mode.py tests/test_optimise.py tests/test_optimise_degenerate.py \
 	tests/test_drivers.py::test_both_drivers_give_the_same_chains_bit_for_bit
 
-.PHONY: setup demo test test-slow lint wheel-check bench docs clean
+.PHONY: setup demo test test-slow mutants lint wheel-check bench docs clean
 
 setup: $(READY)
 
@@ -28,6 +28,9 @@ test: $(READY)
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow
 	TALLMC_X64=1 $(BIN)/python -m pytest -n 2 $(SLOWLY_IN_DOUBLE_PRECISION)
+
+mutants: $(READY)
+	$(BIN)/python -m tests.mutants
 
 lint: $(READY)
 	$(BIN)/ruff check .

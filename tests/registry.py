@@ -53,12 +53,46 @@ PROPOSALS = {
     "crank_nicolson": lambda: tm.CrankNicolson(np.array([0.2, 0.0]), np.array([[0.5, 0.0], [0.3, 0.4]]), 0.6),
 }
 
+
+def _part(proposal: tm.Proposal, rule: tm.AcceptanceRule) -> tm.MetropolisHastings:
+    return tm.MetropolisHastings(proposal, rule)
+
+
+# Kernels made of kernels, given a proposal: parts of different batch sizes, rules, and ways to draw rows.
+COMPOSITES = {
+    "cycle": lambda p: tm.Cycle([_part(p, tm.Exact(256)), _part(p, tm.MHMinibatch(50))]),
+    "cycle_by_weight": lambda p: tm.Cycle([_part(p, tm.MHSS(batch_size=8)), _part(p, tm.Exact(256))]),
+    "mixture": lambda p: tm.Mixture([_part(p, tm.TunaMH(1e-2, 8)), _part(p, tm.MHMinibatch(50))], weights=[1, 3]),
+    "nested": lambda p: tm.Cycle(
+        [
+            tm.Mixture([_part(p, tm.MHSS(batch_size=8)), _part(p, tm.AustereMH(0.0, 100))]),
+            _part(p, tm.ExactBarker(256)),
+        ]
+    ),
+}
+
 FEEDS = {"in_memory": tm.InMemoryFeed, "indexed": tm.IndexedFeed}
 
 
+def chance_to_accept(rule: tm.AcceptanceRule, log_ratio: float, spread: float, num_rows: int, time: int = 0) -> float:
+    """What a rule should do with a move: its formula, or what the design of its t-test makes of that.
+
+    `log_ratio` is that of all rows, prior and proposal; `spread` the standard deviation of a row's, times the square
+    root of their number.
+    """
+    chance = float(rule.promise.formula.probability(log_ratio))
+    if isinstance(rule, tm.AustereMH):
+        epsilon = rule.epsilon if isinstance(rule.epsilon, float) else float(rule.epsilon(jnp.int32(time)))
+        chance += tm.design.acceptance_error(
+            log_ratio, spread, min(1.0, rule.batch_size / num_rows), epsilon, rule.boundary
+        ).error
+    return chance
+
+
 def allowed_error(rule: tm.AcceptanceRule, num_rows: int) -> float:
-    """How far from its formula a rule's guarantee lets it be."""
-    return 0.005 if rule.promise.guarantee is tm.Guarantee.ASYMPTOTIC else rule.promise.largest_error(num_rows)
+    """How far from that chance a rule may be: by its guarantee; or 0.005, what a mean of 50 rows is not normal by."""
+    by_the_central_limit = rule.promise.guarantee is tm.Guarantee.ASYMPTOTIC or isinstance(rule, tm.AustereMH)
+    return 0.005 if by_the_central_limit else rule.promise.largest_error(num_rows)
 
 
 def real(values: object) -> jnp.ndarray:

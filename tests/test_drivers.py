@@ -12,7 +12,7 @@ from tallmc.run import drive as drive_module
 from tallmc.run import drivers
 from tallmc.run.chain import Problem, draw_like, start_chain
 from tallmc.run.records import Layout
-from tests.registry import ONE_OF_EACH, RULES, real
+from tests.registry import COMPOSITES, ONE_OF_EACH, RULES, SUBSAMPLING_RULES, real
 
 
 def log_likelihood(position, row):
@@ -56,7 +56,35 @@ def assert_same_run(one, other):
             np.testing.assert_array_equal(values, other.stats[name])
         else:
             np.testing.assert_allclose(values, other.stats[name], rtol=1e-3, atol=1e-3)
-    np.testing.assert_array_equal(one.step_size, other.step_size)
+    jax.tree.map(np.testing.assert_array_equal, one.step_size, other.step_size)
+
+
+def smooth_log_likelihood(position, row):
+    return row["y"] * position - jax.nn.softplus(position)
+
+
+@pytest.fixture(scope="module")
+def bounded_posterior():
+    """Logistic with one coefficient, and bounds: the mode is at -1.1, the standard deviation 0.16."""
+    bounds = tm.DerivativeBounds(first=np.ones(1000), second=np.full(1000, 0.25), third=np.full(1000, 0.0963))
+    rows = {"y": np.asarray(real(np.arange(1000) % 4 == 0))}
+    return tm.Posterior(smooth_log_likelihood, rows, temperature=5.0, bounds=bounds)
+
+
+def expanded(posterior, kernel, **options):
+    """A run with an expansion that is made far away: half-way through warm-up it moves to the chains."""
+    settings = {"num_samples": 60, "num_warmup": 40, "num_chains": 3, "rng_key": 2} | options
+    return tm.sample(posterior, kernel, init=-1.1, control_variate=tm.Taylor(2, at=0.5), **settings)
+
+
+def crank_nicolson(rule):
+    return tm.MetropolisHastings(tm.CrankNicolson(np.array(-1.1), np.array([[0.16]])), rule)
+
+
+EXPANDED = {
+    **{name: lambda name=name: crank_nicolson(SUBSAMPLING_RULES[name]()) for name in ("tuna_mh", "mhss")},
+    **{name: lambda name=name: COMPOSITES[name](tm.RandomWalk(0.2)) for name in COMPOSITES},
+}
 
 
 @pytest.mark.parametrize("name", ONE_OF_EACH)
@@ -65,6 +93,77 @@ def test_both_drivers_give_the_same_chains_bit_for_bit(posterior, name):
     assert_same_run(
         draw(posterior, rule, driver=tm.ChainByChain()), draw(posterior, rule, driver=tm.Together(rounds=32))
     )
+
+
+@pytest.mark.parametrize("name", EXPANDED)
+def test_both_drivers_agree_on_rows_by_weight_and_on_parts(bounded_posterior, name):
+    """With an expansion that moves during warm-up."""
+    kernel = EXPANDED[name]()
+    one = expanded(bounded_posterior, kernel, driver=tm.ChainByChain())
+    assert "it was moved" in one.choices[0]
+    assert_same_run(one, expanded(bounded_posterior, kernel, driver=tm.Together(rounds=32)))
+
+
+def test_both_drivers_agree_on_means_of_rows_by_weight(bounded_posterior):
+    kernel = tm.MetropolisHastings(tm.RandomWalk(0.2), tm.MHMinibatch(50))
+    runs = [
+        expanded(bounded_posterior, kernel, feed=tm.WeightedFeed, driver=driver)
+        for driver in (tm.ChainByChain(), tm.Together(rounds=32))
+    ]
+    assert_same_run(*runs)
+
+
+DRIVERS = {"alone": tm.ChainByChain(), "in_pieces": tm.ChainByChain(rounds=5), "together": tm.Together(rounds=32)}
+
+
+@pytest.fixture(scope="module")
+def in_one_go(posterior):
+    return draw(posterior, tm.Exact(256), num_samples=60)
+
+
+@pytest.mark.parametrize(("first", "second"), [("alone", "alone"), ("together", "together"), ("together", "in_pieces")])
+def test_an_extended_run_is_one_long_run(posterior, in_one_go, first, second):
+    """Bit for bit, whoever draws which half. A transition takes 12 rounds here, so pieces of 5 end inside tests."""
+    half = draw(posterior, tm.Exact(256), num_samples=25, driver=DRIVERS[first])
+    np.testing.assert_array_equal(half.chains.finished, 40 + 25)
+    whole = half.extend(35, driver=DRIVERS[second])
+    assert_same_run(in_one_go, whole)
+    np.testing.assert_array_equal(whole.step_size, half.step_size)
+    np.testing.assert_array_equal(whole.chains.finished, 40 + 60)
+    assert (half.num_draws, whole.num_draws, whole.setup_rows) == (25, 60, half.setup_rows)
+
+
+def test_an_extended_run_keeps_an_expansion_that_was_moved(bounded_posterior):
+    kernel = EXPANDED["cycle_by_weight"]()
+    half = expanded(bounded_posterior, kernel, num_samples=25)
+    assert_same_run(expanded(bounded_posterior, kernel), half.extend(35))
+
+
+def test_a_loop_that_stops_inside_tests_gives_the_same_chains(posterior, in_one_go):
+    assert_same_run(in_one_go, draw(posterior, tm.Exact(256), driver=DRIVERS["in_pieces"]))
+
+
+_compiled: list[str] = []
+jax.monitoring.register_event_duration_secs_listener(
+    lambda event, seconds, **others: _compiled.append(event) if event.endswith("backend_compile_duration") else None
+)
+
+
+@pytest.mark.parametrize("automatic", [False, True])
+def test_one_more_draw_compiles_nothing(automatic):
+    """1,000 draws or 1,001: whatever depends on their number is left to NumPy."""
+    X, y, _ = tm.models.generate_logistic(2000, 2)
+    posterior = tm.models.logistic_regression(X, y)
+    kernel = None if automatic else tm.MetropolisHastings(tm.RandomWalk(0.1), tm.MHMinibatch(100))
+
+    def compilations(num_samples):
+        before = len(_compiled)
+        tm.sample(posterior, kernel, num_samples=num_samples, num_warmup=100, num_chains=2)
+        return len(_compiled) - before
+
+    assert compilations(1000) > 0
+    assert compilations(1000) == 0
+    assert compilations(1001) == 0
 
 
 @pytest.mark.parametrize("driver", [tm.ChainByChain(), tm.Together(rounds=32)])

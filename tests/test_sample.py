@@ -41,6 +41,33 @@ def test_conjugate_normal_posterior(rule):
         assert abs(figures.mean() - truth) < 5 * standard_error
 
 
+def few_positives(position, row):
+    """Logistic, one coefficient."""
+    return jnp.where(row, position, 0.0) - jax.nn.softplus(position)
+
+
+@pytest.mark.parametrize("rule", [tm.MHSS(), tm.TunaMH(batch_size=8)])
+def test_exact_subsampling_on_a_skewed_posterior(rule):
+    """4 positives of 100: the mean lies 0.3 standard deviations from that of a normal at the mode. Mean and variance of
+    64 chains within 5 standard errors (6e-7 false alarms each) of what a grid gives."""
+    rows = np.arange(100) < 4
+    bounds = tm.DerivativeBounds(first=np.ones(100), second=np.full(100, 0.25), third=np.full(100, 0.0963))
+    posterior = tm.Posterior(few_positives, rows, lambda position: -0.5 * position**2 / 25, bounds=bounds)
+    mode = np.log(4 / 96)
+    kernel = tm.MetropolisHastings(tm.RandomWalk(1.0), rule)
+    run = tm.sample(
+        posterior, kernel, init=mode, control_variate=tm.Taylor(2, at=mode), num_samples=800, num_chains=64, rng_key=5
+    )
+    grid = np.linspace(-9, 1, 4001)
+    weights = np.exp(4 * grid - 100 * np.logaddexp(0, grid) - grid**2 / 50 + 16.8)
+    mean = np.average(grid, weights=weights)
+    variance = np.average((grid - mean) ** 2, weights=weights)
+    draws = np.asarray(run.samples, float)
+    for figures, truth in ((draws.mean(axis=1), mean), (((draws - mean) ** 2).mean(axis=1), variance)):
+        assert abs(figures.mean() - truth) < 5 * figures.std(ddof=1) / 8
+    assert run.stats["rows"].mean() < 50
+
+
 @pytest.mark.parametrize("name", PROPOSALS)
 def test_any_scale_leaves_the_posterior_alone(name):
     def two(position, row):
@@ -119,7 +146,7 @@ def test_warmup_finds_the_best_acceptance_rate_and_then_leaves_it(rule, target):
     posterior = tm.Posterior(wide, rows, temperature=100.0)
     kernel = tm.MetropolisHastings(tm.RandomWalk(0.01), rule)
     run = tm.sample(posterior, kernel, init=real(np.zeros(10)), num_samples=500, num_warmup=1000, num_chains=8)
-    assert abs(run.stats["accepted"].mean() - rule.promise.best_acceptance) < 0.05
+    assert abs(run.stats["accepted"].mean() - target) < 0.05
     assert np.all(run.step_size > 5)
 
 

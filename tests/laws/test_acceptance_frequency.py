@@ -1,4 +1,4 @@
-"""Law: a rule accepts as often as its formula says, to the error its guarantee allows.
+"""Law: a rule accepts as often as its formula says, to the error its guarantee allows; a t-test, as its design says.
 
 Each assertion compares a frequency of 40,000 independent tests with a probability, at 5 standard errors: 6e-7 false
 alarms each, about 5e-5 for the file. Seeds are fixed.
@@ -9,17 +9,19 @@ import pytest
 
 import tallmc as tm
 from tests.controls import Overconfident, Textbook
-from tests.registry import FEEDS, RULES, allowed_error
+from tests.registry import FEEDS, RULES, allowed_error, chance_to_accept
 from tests.simulate import decide, exponential, normal, population
 
 NUM_TESTS = 40_000
 
 
 def excess_error(rule, feed, log_ratios, num_tests=NUM_TESTS, offset=0.0):
-    """Distance from the formula beyond what guarantee and chance allow; positive is a failure."""
+    """Distance from what the rule should do, beyond what guarantee and chance allow; positive is a failure."""
     frequency, _ = decide(rule, feed, log_ratios, num_tests, offset=offset)
-    log_ratio = float(np.sum(log_ratios)) * rule.promise.inverse_temperature(len(log_ratios))
-    expected = float(rule.promise.formula.probability(log_ratio + offset))
+    num_rows = len(log_ratios)
+    log_ratio = float(np.sum(log_ratios)) * rule.promise.inverse_temperature(num_rows)
+    spread = float(np.std(log_ratios)) * np.sqrt(num_rows)
+    expected = chance_to_accept(rule, log_ratio + offset, spread, num_rows)
     chance = 5 * np.sqrt(max(expected * (1 - expected), 1 / num_tests) / num_tests)
     return abs(frequency - expected) - allowed_error(rule, len(log_ratios)) - chance
 

@@ -37,7 +37,7 @@ class Moments(eqx.Module):
         total_cubes = ordered_sum(rounded(squares * deviations))
         number = count.astype(values.dtype)
         shift = rounded(total / jnp.maximum(number, 1))
-        spread = total_squares - rounded(shift * total)
+        spread = jnp.maximum(total_squares - rounded(shift * total), 0)  # rounding must not make a variance negative
         cubes = total_cubes - rounded(3 * shift * total_squares) + rounded(2 * shift * shift * total)
         return cls(jnp.stack([number, pivot + shift, spread, cubes]))
 

@@ -100,4 +100,4 @@ class CrankNicolson(Proposal):
 
 def _correlation(beta: Array) -> Array:
     """Between a position and what is proposed there, if the posterior is normal."""
-    return jnp.sign(beta) * jnp.sqrt(1 - beta * beta)
+    return jnp.sign(beta) * jnp.sqrt(1 - rounded(beta * beta))
