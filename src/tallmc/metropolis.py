@@ -152,6 +152,11 @@ class MetropolisHastings(Kernel[AtRest, InTest]):
         own = self.rule.wants_every_row(state.evidence) if isinstance(self.rule, SelectiveRule) else None
         return own if self.proposal.needs is None else (own, None)
 
+    @property
+    def label(self) -> str:
+        """The name of the rule, which is what tells such kernels apart."""
+        return type(self.rule).__name__
+
     def step_size(self, rest: AtRest) -> Real[Array, ""]:
         """The factor warm-up found for the proposal's steps."""
         return self._tuning.factor(rest.tuned)

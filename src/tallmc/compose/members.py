@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, PyTree, Real
 
 from tallmc.feed import Feed, SeveralFeeds, Windows
-from tallmc.kernel import Info, Kernel, Turn
+from tallmc.kernel import Info, Kernel
 from tallmc.posterior import Model
 
 
@@ -117,7 +117,7 @@ class OneAtATime(Kernel[AllAtRest, OneInTest]):
         """What each member wants; only that of the one at work is ever read."""
         return tuple(k.wants_every_row(test) for k, test in zip(self.kernels, state.tests, strict=True))
 
-    def turn_of(self, part: int, key: Array, rest: AllAtRest) -> Turn:
+    def turn_of(self, part: int, key: Array, rest: AllAtRest) -> tuple[Kernel, Array, Any]:
         """The turn of the member that the part belongs to."""
         first = _first_parts(self.kernels)
         i = max(number for number, start in enumerate(first) if start <= part)

@@ -12,6 +12,7 @@ import xarray
 from arviz_stats import summary as summarise  # pyright: ignore
 from jaxtyping import PyTree
 
+from tallmc.console.progress import few
 from tallmc.feed import Drawn, Feed
 from tallmc.kernel import Kernel, rule_feeds, rule_needs
 from tallmc.posterior import Posterior
@@ -22,7 +23,7 @@ from tallmc.run.drive import Driven, drive
 from tallmc.run.drivers import Driver, pick_driver
 from tallmc.run.records import Draw
 from tallmc.run.session import Session
-from tallmc.run.summary import Summary
+from tallmc.run.summary import Summary, costs_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -180,7 +181,32 @@ class Run:
 
     @functools.cached_property
     def _summary(self) -> Summary:
-        return Summary.of(self._table, self)
+        fewest = float(np.min(self._table["ess_bulk"])) if "ess_bulk" in self._table else float("nan")
+        costs = costs_of(self.stats, self.posterior.num_rows, self.setup_rows, fewest)
+        audit = "" if self.audit is None else str(self.audit)
+        return Summary(self._table, costs, tuple(self._notes()), audit, self._parts())
+
+    def _parts(self) -> tuple[str, ...]:
+        """What each part of a kernel made of kernels did, a line each."""
+        parts, lines = self.kernel.parts(), []
+        for number, part in enumerate(parts if len(parts) > 1 else ()):
+            stats = self.part_stats(number)
+            share, moved = stats["rows"].size / self.stats["rows"].size, stats["accepted"]
+            done = f"accepted {moved.mean():.3f}, rows per step {few(stats['rows'].mean())}" if moved.size else "none"
+            lines.append(f"part {number} ({part.label})   {100 * share:.0f} % of the steps: {done}")
+        return tuple(lines)
+
+    def _notes(self) -> list[str]:
+        notes = [f"stopped early: {self.num_draws} draws of each chain"] if self.interrupted else []
+        if nonfinite := int(self.stats["nonfinite"].sum()):
+            notes.append(f"{nonfinite} proposals were rejected because a row's log likelihood ratio was not finite")
+        notes += self.doubts
+        parts = self.kernel.parts()
+        for number, part in enumerate(parts):
+            stats = self.part_stats(number)
+            said = part.notes(stats, self.session.model) + part.warnings(stats)
+            notes += [f"part {number}: {note}" for note in said] if len(parts) > 1 else said
+        return notes
 
     def summary(self) -> Summary:
         """Mean, spread, effective sample sizes, R-hat and Monte Carlo error, and what the draws cost."""
