@@ -44,7 +44,7 @@ class Mixture(OneAtATime):
         self.weights = jnp.asarray(given / given.sum(), jnp.result_type(float))
 
     def choose(self, key: Array, time: Int[Array, ""]) -> Int[Array, ""]:
-        """By a uniform number."""
+        """Each member with the chance that is its weight, whatever was drawn before."""
         del time
         uniform = jax.random.uniform(key, (), self.weights.dtype)
         return jnp.sum(uniform >= jnp.cumsum(self.weights)[:-1]).astype(jnp.int32)

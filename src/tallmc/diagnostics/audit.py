@@ -232,7 +232,7 @@ def _decide(problem: Problem, asked: Asked, which: Array, keys: Array) -> tuple[
 
 
 def _share_interval(errors: np.ndarray) -> tuple[float, float]:
-    """Clopper and Pearson's."""
+    """Clopper and Pearson's interval for the share of errors, which holds for few steps and for none wrong."""
     interval = stats.binomtest(int(errors.sum()), len(errors)).proportion_ci(_CONFIDENCE)
     return float(interval.low), float(interval.high)
 

@@ -72,12 +72,12 @@ class Run:
 
     @property
     def num_chains(self) -> int:
-        """Independent chains."""
+        """How many independent chains there are: the first axis of samples and statistics."""
         return self.stats["rows"].shape[0]
 
     @property
     def num_draws(self) -> int:
-        """Draws of each chain."""
+        """Draws that were kept of each chain, without warm-up: the second axis of samples and statistics."""
         return self.stats["rows"].shape[1]
 
     @property
@@ -97,7 +97,7 @@ class Run:
 
     @property
     def feed(self) -> Feed:
-        """How rows were drawn."""
+        """How rows were drawn for the tests, with the windows and weights of this run."""
         return self.session.feed
 
     @functools.cached_property
