@@ -22,8 +22,8 @@ demo: $(READY)
 	$(BIN)/tallmc demo
 
 test: $(READY)
-	$(BIN)/python -m pytest -n 2
-	TALLMC_X64=1 $(BIN)/python -m pytest -n 2 $(IN_DOUBLE_PRECISION)
+	$(BIN)/python -m pytest -n 2 --dist loadfile
+	TALLMC_X64=1 $(BIN)/python -m pytest -n 2 --dist loadfile $(IN_DOUBLE_PRECISION)
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow

@@ -1,7 +1,5 @@
 """Effective draws a second at temperature 1: against other samplers, and against itself on more and fewer rows."""
 
-import contextlib
-import io
 import time
 
 import numpy as np
@@ -59,8 +57,7 @@ def _ours(X: np.ndarray, y: np.ndarray, exact: reference.Moments) -> tuple[tuple
     """`tm.sample(posterior)`, then its kernel for longer, with the beta it found; the fastest of a few repetitions."""
     posterior = tm.models.logistic_regression(X, y)
     started = time.perf_counter()
-    with contextlib.redirect_stdout(io.StringIO()):
-        first = tm.sample(posterior, num_chains=2, progress=False)
+    first = tm.sample(posterior, num_chains=2, progress=False)
     setup = time.perf_counter() - started
     mode, beta = first.kernel.proposal.mean, float(first.step_size[0])
     proposal = tm.CrankNicolson(mode, first.kernel.proposal.cholesky, beta)

@@ -13,7 +13,8 @@ from tallmc.control_variates import covariance_factor
 from tallmc.numerics.keys import as_key
 from tallmc.run.chain import Problem, start_chain
 from tallmc.run.drive import drive
-from tallmc.setup.start import make_feed
+from tallmc.run.session import Session
+from tallmc.setup.start import feed_kinds, make_feed
 
 NUM_CHAINS, NUM_DRAWS = 8192, 6000
 
@@ -37,17 +38,16 @@ def _regression(num_rows: int = 10_000_000, num_columns: int = 50) -> list[tuple
     X, y, _ = tm.models.generate_logistic(num_rows, num_columns)
     posterior = tm.models.logistic_regression(X, y)
     found = tm.optimise.mode(posterior, progress=False)
-    controlled = tm.Taylor(2).expand(posterior, found.position).posterior
+    model = tm.Taylor(2).expand(posterior, found.position).model
     factor = covariance_factor(found.hessian)
     width = float(np.sqrt(np.mean(np.sum(factor**2, axis=1))))
     walk, crank = tm.RandomWalk(1.2 * width / np.sqrt(num_columns)), tm.CrankNicolson(found.position, factor, 1.0)
-    data, lines = None, []
+    stage, lines = None, []
     for proposal, size, wanted in ((walk, 4, ">= 100 million"), (crank, 16, "")):
         kernel = tm.MetropolisHastings(proposal, tm.MHSS(batch_size=size))
-        feed, arranged, _ = make_feed(None, controlled, kernel)
-        data = feed.arrange(posterior.data, 0) if data is None else data
-        arranged = eqx.tree_at(lambda p: p.data, arranged, data)
-        problem = Problem(kernel, arranged, feed, jnp.int32(0))
+        feed = make_feed(kernel, feed_kinds(kernel, None), posterior.rows, model)
+        stage = feed.arrange(posterior.rows, 0) if stage is None else stage
+        problem = Problem(kernel.fed_by(feed), model, feed, stage, jnp.int32(0))
         rate, gpu = _moved(tm.Together(), problem, found.position, NUM_CHAINS, NUM_DRAWS)
         cpu_device = jax.local_devices(backend="cpu")[0]
         with jax.default_device(cpu_device):
@@ -72,7 +72,8 @@ def _moved(driver, problem, position, num_chains, num_samples) -> tuple[float, d
     seconds = []
     for seed in range(2):  # the first compiles
         chains = start(problem, jax.random.split(as_key(seed), num_chains), positions)
-        done = drive(driver, problem, chains, num_samples, 0, show=False, controlled=None)
+        session = Session(problem.kernel, problem.model, problem.feed, 0, 0, chains)
+        done = drive(driver, session, problem.stage, num_samples, show=False)
         seconds.append(done.seconds)
     return num_chains * num_samples / seconds[-1], done.draws.stats
 

@@ -105,7 +105,7 @@ def run(some_posteriors: str = "", some_rules: str = "", seconds: float | str = 
         found = tm.optimise.mode(posterior, progress=False)
         controlled = tm.Taylor(2).expand(posterior, found.position)
         factor = covariance_factor(controlled.precision)
-        pilot = look_around(controlled.posterior, found.position, factor, as_key(0))
+        pilot = look_around(controlled.model, posterior.rows, found.position, factor, as_key(0))
         exact = truth(posterior)
         table.append((name, f"(reference good to {exact.error:.1e})", *[""] * 5))
         print(table[-1], flush=True)

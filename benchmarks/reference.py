@@ -6,8 +6,6 @@ the two. Any normal would give the right answer; a good one gives it from a few 
 normal is good enough: there the draws are those of a Hamiltonian chain on all rows.
 """
 
-import contextlib
-import io
 from typing import NamedTuple
 
 import jax
@@ -43,7 +41,7 @@ def moments(posterior: tm.Posterior, num_draws: int = 2000, seed: int = 0) -> Mo
     half = np.random.default_rng(seed).normal(size=(num_draws // 2, len(centre)))
     white = np.concatenate([half, -half], axis=1).reshape(num_draws, -1)  # a draw, then its mirror image
     points = jnp.asarray(centre + white @ factor.T - np.asarray(found.position, float), jnp.float32)
-    log_weights = _log_densities(controlled.posterior, points) + np.sum(white**2, axis=1) / 2
+    log_weights = _log_densities(controlled.model, posterior.data, points) + np.sum(white**2, axis=1) / 2
     weights = np.exp(log_weights - log_weights.max())
     mean, sd = _moments(weights, white, factor)
     parts = [_moments(w, z, factor) for w, z in zip(np.split(weights, 10), np.split(white, 10), strict=True)]
@@ -65,16 +63,15 @@ def moments_of_chains(posterior: tm.Posterior, num_draws: int, seed: int = 0) ->
 
 def _normal(posterior: tm.Posterior) -> tuple[np.ndarray, np.ndarray]:
     """Mean, and Cholesky factor of the covariance, of a short run."""
-    with contextlib.redirect_stdout(io.StringIO()):
-        run = tm.sample(posterior, num_samples=10_000, num_chains=2, progress=False)
+    run = tm.sample(posterior, num_samples=10_000, num_chains=2, progress=False)
     draws = np.asarray(run.samples, float).reshape(-1, run.samples.shape[-1])
     return draws.mean(axis=0), np.linalg.cholesky(np.cov(draws.T))
 
 
-def _log_densities(target, steps: jax.Array) -> np.ndarray:
+def _log_densities(model, data, steps: jax.Array) -> np.ndarray:
     """Of positions at some steps from the expansion, against the expansion's centre, on all rows."""
-    centre = target.expansion.centre
-    offsets = jax.vmap(lambda step: target.offset(centre, centre + step))(steps)
+    centre = model.expansion.centre
+    offsets = jax.vmap(lambda step: model.known_change(centre, centre + step).offset)(steps)
 
     @jax.jit
     def left(x, y, steps):
@@ -86,9 +83,9 @@ def _log_densities(target, steps: jax.Array) -> np.ndarray:
         return jnp.sum(expected - rise, axis=0)
 
     total = np.asarray(offsets, float)
-    for start in range(0, target.num_rows, ROWS_AT_A_TIME):
+    for start in range(0, model.num_rows, ROWS_AT_A_TIME):
         rows = slice(start, start + ROWS_AT_A_TIME)
-        total = total + np.asarray(left(*(jnp.asarray(target.data[name][rows]) for name in ("x", "y")), steps), float)
+        total = total + np.asarray(left(*(jnp.asarray(data[name][rows]) for name in ("x", "y")), steps), float)
     return total
 
 

@@ -15,7 +15,7 @@ from tests.simulate import decisions
 import tallmc as tm
 from benchmarks import mixture
 from tallmc.design import moves_of
-from tallmc.diagnostics.moves import Moves, log_ratio_blocks
+from tallmc.posterior.passes import log_ratio_blocks
 
 NUM_CHAINS, NUM_MOVES = 4, 20
 COMPILATION_MATTERS = 30.0  # seconds
@@ -107,8 +107,8 @@ def _moves(posterior) -> np.ndarray:
     """Log ratios of all rows for a few moves of an ordinary chain, prior left out."""
     settings = {"init": mixture.START, "num_samples": 4000, "num_warmup": 0, "num_chains": 1, "progress": False}
     trial = tm.sample(posterior, mixture.kernel(tm.MHMinibatch(50)), **settings)
-    moves = moves_of(dataclasses.replace(trial, step_size=None), NUM_MOVES)
-    return np.concatenate(list(log_ratio_blocks(posterior, Moves(*moves))), axis=1)
+    moves = moves_of(trial, NUM_MOVES)
+    return np.concatenate(list(log_ratio_blocks(posterior.model, posterior.rows, *moves[:2])), axis=1)
 
 
 def _errors(entry: Entry, log_ratios) -> tuple[str, str]:

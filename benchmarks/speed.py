@@ -56,17 +56,17 @@ def steps_per_second(
 def bare_rows_per_second(posterior, batch_size, num_windows=200_000) -> float:
     """Rows a second of a compiled loop that reads the same windows and only evaluates the two likelihoods."""
     feed = tm.InMemoryFeed(posterior.num_rows, batch_size)
-    arranged = eqx.tree_at(lambda p: p.data, posterior, feed.arrange(posterior.data, 0))
-    problem = Problem(mixture.kernel(tm.MHMinibatch(batch_size)), arranged, feed, jnp.int32(0))
+    kernel, stage = mixture.kernel(tm.MHMinibatch(batch_size)), feed.arrange(posterior.rows, 0)
+    problem = Problem(kernel, posterior.model, feed, stage, jnp.int32(0))
     chain = start_chain(problem, as_key(0), jnp.asarray(mixture.START))
 
     def loop(problem, chain):
         def body(_, carry):
             cursor, total = carry
-            window = problem.feed.read(problem.posterior.data, cursor)
+            window = problem.feed.read(problem.stage, cursor, chain.round)
             # The total must matter to the next window, or the compiler would drop it.
             moved = chain.state.proposed + total * 1e-30
-            ratios = problem.posterior.log_ratios(chain.state.position, moved, window.rows)
+            ratios = problem.model.log_ratios(chain.state.rest.position, moved, window.rows)
             return problem.feed.advance(cursor), total + jnp.sum(ratios)
 
         return jax.lax.fori_loop(0, num_windows, body, (chain.cursor, jnp.float32(0)))

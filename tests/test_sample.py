@@ -266,3 +266,60 @@ def test_positions_may_be_coarser_than_the_data(rule):
     kernel = tm.MetropolisHastings(tm.RandomWalk(0.1), rule)
     run = tm.sample(posterior, kernel, init=np.float32(0.0), num_samples=5, num_warmup=0, num_chains=1)
     assert run.samples.dtype == np.float32
+
+
+def test_a_run_gives_its_posterior_back_to_be_sampled_again():
+    X, y, _ = tm.models.generate_logistic(3000, 2)
+    first = tm.sample(tm.models.logistic_regression(X, y), num_samples=200, num_warmup=200, progress=False)
+    again = tm.sample(first.posterior, num_samples=200, num_warmup=200, progress=False)
+    np.testing.assert_array_equal(first.samples, again.samples)
+    assert type(again.kernel.rule).__name__ == "MHSS"
+
+
+def test_progress_false_is_silent(capsys):
+    X, y, _ = tm.models.generate_logistic(3000, 2)
+    posterior = tm.models.logistic_regression(X, y)
+    tm.sample(posterior, num_samples=20, num_warmup=20, progress=False)
+    kernel = tm.MetropolisHastings(tm.RandomWalk(0.1), tm.MHMinibatch())
+    tm.sample(posterior, kernel, num_samples=20, num_warmup=20, progress=False)
+    assert capsys.readouterr() == ("", "")
+    tm.sample(posterior, kernel, num_samples=20, num_warmup=20)
+    assert "starting at the mode" in capsys.readouterr().out
+
+
+def test_log_density_is_that_of_all_rows_and_can_be_compiled():
+    posterior = normal_posterior()
+    rows = np.asarray(posterior.data, float)
+    expected = -0.5 * 0.2**2 - 0.5 * np.sum((rows - 0.2) ** 2) / 400
+    np.testing.assert_allclose(posterior.log_density(0.2), expected, rtol=1e-6)
+    np.testing.assert_allclose(jax.jit(lambda p: posterior.log_density(p))(real(0.2)), expected, rtol=1e-5)
+    hotter = jax.jit(lambda t: posterior.at_temperature(t).log_density(real(0.2)))(800.0)
+    np.testing.assert_allclose(hotter, -0.5 * 0.2**2 + (expected + 0.5 * 0.2**2) / 2, rtol=1e-5)
+    with pytest.raises(ValueError, match="temperature must be a positive"):
+        posterior.at_temperature(-1.0)
+
+
+def test_chains_that_have_not_mixed_are_doubted():
+    """Four chains that hardly move from where they were put: R-hat says so, and so does a warning."""
+    posterior = normal_posterior(temperature=4.0)
+    kernel = tm.MetropolisHastings(tm.RandomWalk(1e-4), tm.Exact())
+    with pytest.warns(tm.ConvergenceWarning, match="R-hat is up to"):
+        run = tm.sample(
+            posterior, kernel, init=real([0.2, 0.25, 0.3, 0.35]), num_samples=200, num_warmup=0, progress=False
+        )
+    assert any("R-hat" in doubt for doubt in run.doubts)
+    assert any("effective draws (bulk)" in doubt for doubt in run.doubts)
+    assert any("effective draws (tail)" in doubt for doubt in run.doubts)
+    assert "R-hat is up to" in str(run.summary())
+
+
+def test_chains_that_have_mixed_are_not_doubted():
+    run = sample(normal_posterior(), tm.Exact(), num_samples=2000, num_warmup=200)
+    assert run.doubts == ()
+
+
+def test_one_chain_is_compared_with_itself():
+    posterior = normal_posterior(temperature=4.0)
+    kernel = tm.MetropolisHastings(tm.RandomWalk(1e-3), tm.Exact())
+    run = tm.sample(posterior, kernel, init=0.0, num_samples=300, num_warmup=0, num_chains=1, progress=False)
+    assert any("R-hat" in doubt for doubt in run.doubts)

@@ -36,7 +36,7 @@ from tallmc.kernel import Info, Kernel
 from tallmc.metropolis import MetropolisHastings
 from tallmc.posterior import Bounds, DerivativeBounds, Lipschitz, Model, Posterior, RowBounds, Rows
 from tallmc.proposals import MALA, CrankNicolson, Move, Proposal, RandomWalk
-from tallmc.run import ChainByChain, ConvergenceWarning, Driver, Run, Together
+from tallmc.run import ChainByChain, ConvergenceWarning, Driver, Run, Together, load
 from tallmc.setup import NormalityReport, check_normality, sample
 
 try:
@@ -101,6 +101,7 @@ __all__ = [
     "check_normality",
     "correction_law",
     "design",
+    "load",
     "models",
     "optimise",
     "ridge_correction",

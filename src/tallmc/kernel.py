@@ -40,14 +40,6 @@ class Info(NamedTuple):
     stats: dict[str, Any]
 
 
-class Turn(NamedTuple):
-    """A part of a kernel at its turn: the part, its key, and where it starts."""
-
-    kernel: "Kernel"
-    key: Array
-    rest: Any
-
-
 class Kernel(eqx.Module, Generic[Rest, State]):
     """Moves one chain. Kernels can be made of kernels: see `tm.Cycle`."""
 
@@ -111,10 +103,15 @@ class Kernel(eqx.Module, Generic[Rest, State]):
         members = self.members()
         return tuple(part for member in members for part in member.parts()) if members else (self,)
 
-    def turn_of(self, part: int, key: Array, rest: Rest) -> "Turn":
-        """What `begin` hands to that part, given what `begin` itself is given; for audits."""
+    def turn_of(self, part: int, key: Array, rest: Rest) -> "tuple[Kernel, Array, Any]":
+        """For audits: the part, and the key and rest that `begin` hands to it when it is given these."""
         del part
-        return Turn(self, key, rest)
+        return self, key, rest
+
+    @property
+    def label(self) -> str:
+        """What it is called in messages and tables."""
+        return type(self).__name__
 
     def step_size(self, rest: Rest) -> PyTree:
         """What tuning has made of the step size, as a factor; None if nothing is tuned."""
@@ -142,9 +139,6 @@ def rule_needs(part: Kernel) -> Needs:
 
 def rule_feeds(kernel: Kernel, feed: Feed) -> tuple[Feed, ...]:
     """For each part of a kernel, the feed of the rows that it decides from."""
+    own = feed.feeds if isinstance(feed, SeveralFeeds) else (feed,)
     members = kernel.members()
-    if not members:
-        return (feed.feeds[0] if isinstance(feed, SeveralFeeds) else feed,)
-    assert isinstance(feed, SeveralFeeds)
-    pairs = zip(members, feed.feeds, strict=True)
-    return tuple(leaf for member, its_feed in pairs for leaf in rule_feeds(member, its_feed))
+    return tuple(leaf for pair in zip(members, own, strict=True) for leaf in rule_feeds(*pair)) if members else own[:1]

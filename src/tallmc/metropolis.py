@@ -83,7 +83,7 @@ class MetropolisHastings(Kernel[AtRest, InTest]):
         return dataclasses.replace(self, drawn=for_rule.drawn)
 
     def init(self, position: PyTree) -> AtRest:
-        """Nothing learned yet."""
+        """A chain at rest with steps as long as the proposal was given; warm-up has learned nothing yet."""
         return AtRest(position, self._tuning.init())
 
     def begin(self, key: Array, rest: AtRest, model: Model, time: Int[Array, ""]) -> InTest:
@@ -140,7 +140,7 @@ class MetropolisHastings(Kernel[AtRest, InTest]):
         return state.rest
 
     def position(self, rest: AtRest) -> PyTree:
-        """Where the chain is."""
+        """Where the chain is at rest: the last position that a test let it move to."""
         return rest.position
 
     def moved(self, rest: AtRest, position: PyTree) -> AtRest:
@@ -151,6 +151,11 @@ class MetropolisHastings(Kernel[AtRest, InTest]):
         """Asks a rule that chooses its own rows."""
         own = self.rule.wants_every_row(state.evidence) if isinstance(self.rule, SelectiveRule) else None
         return own if self.proposal.needs is None else (own, None)
+
+    @property
+    def label(self) -> str:
+        """The name of the rule, which is what tells such kernels apart."""
+        return type(self.rule).__name__
 
     def step_size(self, rest: AtRest) -> Real[Array, ""]:
         """The factor warm-up found for the proposal's steps."""

@@ -109,7 +109,9 @@ def excess_of(run, rule):
     posterior, figures = run.posterior, figures_of(np.asarray(run.samples).astype(int))
     states = real(np.arange(NUM_STATES))
     table = np.stack([np.asarray(posterior.model.log_likelihoods(s, posterior.data), float) for s in states], axis=1)
-    both_ends = [predicted_figures(rule, table, time) for time in (100, 500)]  # they differ only if the rule's error does
+    both_ends = [
+        predicted_figures(rule, table, time) for time in (100, 500)
+    ]  # they differ only if the rule's error does
     mean, standard_errors = figures.mean(axis=0), figures.std(axis=0, ddof=1) / np.sqrt(NUM_CHAINS)
     beyond = np.maximum(np.min(both_ends, axis=0) - mean, mean - np.max(both_ends, axis=0))
     return np.max(beyond - 5 * standard_errors) - allowed_error(rule, NUM_ROWS)
@@ -120,7 +122,8 @@ def figures_of(states):
     shares = [np.mean(states == s, axis=1) for s in range(NUM_STATES)]
     before, after = states[:, :-1], states[:, 1:]
     flows = [
-        np.mean((before == s) & (after == (s + 1) % 5), axis=1) - np.mean((after == s) & (before == (s + 1) % 5), axis=1)
+        np.mean((before == s) & (after == (s + 1) % 5), axis=1)
+        - np.mean((after == s) & (before == (s + 1) % 5), axis=1)
         for s in range(NUM_STATES)
     ]
     return np.stack(shares + flows, axis=1)

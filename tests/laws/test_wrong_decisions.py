@@ -16,7 +16,7 @@ NUM_TESTS = 10_000
 
 
 def wrong_share(rule, feed, log_ratios, num_tests=NUM_TESTS, seed=0):
-    """Share of decisions unlike the exact ones, and mean share of the rows read; the seed is that of the shuffle too."""
+    """Share of decisions unlike the exact ones, and mean share of the rows read; the shuffle has the same seed."""
     decided, rows = decisions(rule, feed, log_ratios, num_tests, seed)
     exact, _ = decisions(tm.Exact(), feed, log_ratios, num_tests, seed)
     return np.mean(decided != exact), np.mean(rows) / len(log_ratios)

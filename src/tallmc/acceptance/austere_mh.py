@@ -37,7 +37,7 @@ class SequentialEvidence(eqx.Module):
         return cls(FullSum.start(level, num_rows), Moments.empty(level.dtype), confidence, with_replacement)
 
     def add(self, log_ratios: Real[Array, " rows"], window: Window) -> "SequentialEvidence":
-        """Adds a window."""
+        """Adds the log ratios of one window to the exact sum over rows, and to the moments of the rows seen."""
         moments = self.moments.merge(Moments.of(log_ratios, window.valid, window.count))
         return eqx.tree_at(lambda e: (e.full, e.moments), self, (self.full.add(log_ratios, window), moments))
 
@@ -133,7 +133,7 @@ class AustereMH(AcceptanceRule[SequentialEvidence]):
     def observe(
         self, evidence: SequentialEvidence, log_ratios: Real[Array, " rows"], window: Window
     ) -> SequentialEvidence:
-        """Updates sum and moments."""
+        """Adds a window to the sum, which decides once all rows are seen, and to the moments of the t-test."""
         return evidence.add(log_ratios, window)
 
     def verdict(self, evidence: SequentialEvidence) -> Verdict:

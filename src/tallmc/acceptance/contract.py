@@ -115,7 +115,7 @@ class AcceptanceRule(eqx.Module, Generic[Evidence]):
 
     @abc.abstractmethod
     def init(self, key: Array, question: Question, model: Model) -> Evidence:
-        """Starts a test."""
+        """Starts a test: draws the random numbers that it needs, and returns evidence that has seen no row yet."""
 
     @abc.abstractmethod
     def observe(self, evidence: Evidence, log_ratios: Real[Array, " rows"], window: Window) -> Evidence:

@@ -17,7 +17,7 @@ class Formula(eqx.Module):
 
     @abc.abstractmethod
     def probability(self, log_ratio: ArrayLike) -> Real[Array, "..."]:
-        """The chance to accept."""
+        """The chance to accept, given the log acceptance ratio over all rows, prior and proposal included."""
 
     @abc.abstractmethod
     def level(self, key: Array, offset: Real[Array, ""]) -> Real[Array, ""]:
@@ -35,7 +35,7 @@ class Metropolis(Formula):
     best_acceptance: ClassVar = 0.234  # Roberts, Gelman & Gilks (1997)
 
     def probability(self, log_ratio: ArrayLike) -> Real[Array, "..."]:
-        """The chance to accept."""
+        """1 for a ratio of at least 1, and the ratio itself below."""
         return jnp.exp(jnp.minimum(log_ratio, 0))
 
     def level(self, key: Array, offset: Real[Array, ""]) -> Real[Array, ""]:
@@ -54,7 +54,7 @@ class Barker(Formula):
     best_acceptance: ClassVar = 0.159  # Agrawal, Vats, Latuszynski & Roberts (2023)
 
     def probability(self, log_ratio: ArrayLike) -> Real[Array, "..."]:
-        """The chance to accept."""
+        """The ratio over 1 + ratio: half for a proposal that is as good as the current position."""
         return jax.nn.sigmoid(log_ratio)
 
     def level(self, key: Array, offset: Real[Array, ""]) -> Real[Array, ""]:

@@ -52,7 +52,7 @@ class FullDataRule(AcceptanceRule[FullSum]):
 
     @property
     def promise(self) -> Promise:
-        """Exactly its formula."""
+        """Accepts with exactly the chance of its formula, up to the rounding of a sum over all rows."""
         return Promise(Guarantee.EXACT, self.formula, self.reference)
 
     @property

@@ -88,7 +88,7 @@ class Mint(AcceptanceRule[BatchEvidence]):
 
     @property
     def needs(self) -> Needs:
-        """One batch."""
+        """One batch of rows that come each once; its size decides how hot the noise makes the chain."""
         return Needs(self.batch_size)
 
     def init(self, key: Array, question: Question, model: Model) -> BatchEvidence:

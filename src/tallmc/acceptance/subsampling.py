@@ -98,7 +98,7 @@ class SubsamplingRule(SelectiveRule[SubsamplingEvidence]):
 
     @abc.abstractmethod
     def extra_rate(self, ceiling: Real[Array, ""]) -> Real[Array, ""]:
-        """L, given K."""
+        """The rate L of rows that arrive on top of the bound K, as a function of K; docs/flat-in-n.md has both."""
 
     @abc.abstractmethod
     def share(self, against: Real[Array, " rows"], ceiling: Real[Array, ""]) -> Real[Array, " rows"]:

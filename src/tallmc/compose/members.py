@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, PyTree, Real
 
 from tallmc.feed import Feed, SeveralFeeds, Windows
-from tallmc.kernel import Info, Kernel, Turn
+from tallmc.kernel import Info, Kernel
 from tallmc.posterior import Model
 
 
@@ -45,7 +45,7 @@ class OneAtATime(Kernel[AllAtRest, OneInTest]):
 
     @property
     def needs(self) -> tuple[Any, ...]:
-        """What each member needs."""
+        """What each member needs of its rows, in their order; each is given a feed of its own for that."""
         return tuple(kernel.needs for kernel in self.kernels)
 
     def fed_by(self, feed: Feed) -> "OneAtATime":
@@ -55,7 +55,7 @@ class OneAtATime(Kernel[AllAtRest, OneInTest]):
         return dataclasses.replace(self, kernels=tuple(kernel.fed_by(own) for kernel, own in pairs))
 
     def init(self, position: PyTree) -> AllAtRest:
-        """Nothing learned yet."""
+        """All members at rest in the same place, none of which has tuned its steps yet."""
         return AllAtRest(position, tuple(kernel.init(position) for kernel in self.kernels))
 
     def begin(self, key: Array, rest: AllAtRest, model: Model, time: Int[Array, ""]) -> OneInTest:
@@ -106,7 +106,7 @@ class OneAtATime(Kernel[AllAtRest, OneInTest]):
         return state.rest
 
     def position(self, rest: AllAtRest) -> PyTree:
-        """Where the chain is."""
+        """Where the chain is: where the member that moved last has left it."""
         return rest.position
 
     def moved(self, rest: AllAtRest, position: PyTree) -> AllAtRest:
@@ -117,7 +117,7 @@ class OneAtATime(Kernel[AllAtRest, OneInTest]):
         """What each member wants; only that of the one at work is ever read."""
         return tuple(k.wants_every_row(test) for k, test in zip(self.kernels, state.tests, strict=True))
 
-    def turn_of(self, part: int, key: Array, rest: AllAtRest) -> Turn:
+    def turn_of(self, part: int, key: Array, rest: AllAtRest) -> tuple[Kernel, Array, Any]:
         """The turn of the member that the part belongs to."""
         first = _first_parts(self.kernels)
         i = max(number for number, start in enumerate(first) if start <= part)

@@ -30,7 +30,9 @@ class Mixture(OneAtATime):
     kernels: tuple[Kernel, ...]
     weights: Real[Array, " k"]
 
-    def __init__(self, kernels: Sequence[Kernel], weights: Sequence[float | int] | np.ndarray | Array | None = None):
+    def __init__(
+        self, kernels: Sequence[Kernel], weights: Sequence[float] | Sequence[int] | np.ndarray | Array | None = None
+    ):
         self.kernels = check_members("Mixture", kernels)
         given = np.ones(len(self.kernels)) if weights is None else np.asarray(weights, float)
         if given.shape != (len(self.kernels),):
@@ -42,7 +44,7 @@ class Mixture(OneAtATime):
         self.weights = jnp.asarray(given / given.sum(), jnp.result_type(float))
 
     def choose(self, key: Array, time: Int[Array, ""]) -> Int[Array, ""]:
-        """By a uniform number."""
+        """Each member with the chance that is its weight, whatever was drawn before."""
         del time
         uniform = jax.random.uniform(key, (), self.weights.dtype)
         return jnp.sum(uniform >= jnp.cumsum(self.weights)[:-1]).astype(jnp.int32)

@@ -36,7 +36,7 @@ class Expansion(eqx.Module):
 
     @property
     def order(self) -> int:
-        """1 or 2."""
+        """Highest power of the distance that the polynomial has: 1 without curvature, 2 with it."""
         return 1 if self.curvature is None else 2
 
     @classmethod
@@ -77,7 +77,7 @@ class Expansion(eqx.Module):
         return jnp.sum(linear + self.curvature * step.difference * step.total / 2)
 
     def slope(self, flat: Real[Array, " d"]) -> Real[Array, " d"]:
-        """Gradient of the polynomial."""
+        """Gradient of the polynomial at a flat position, before temperature; a proposal can follow it without rows."""
         if self.curvature is None:
             return self.gradient
         return self.gradient + matvec(self.whiten.T, self.curvature * matvec(self.whiten, flat - self.centre))

@@ -69,7 +69,7 @@ def worst_case(max_error: float, num_rows: int) -> AustereMH:
 
     Example:
         >>> rule = worst_case(max_error=0.05, num_rows=100_000)
-        >>> rule.error_bound(100_000) <= 0.05
+        >>> rule.promise.largest_error(100_000) <= 0.05
         True
     """
     return cheapest(worst_case_candidates(max_error, num_rows)).rule

@@ -170,9 +170,9 @@ def _ask(
 ) -> Asked:
     def one(key: Array, position: PyTree, rest: PyTree, time: Array) -> Asked:
         key_kernel, _ = transition_keys(key, time)
-        turn = kernel.turn_of(number, key_kernel, kernel.moved(rest, position))
-        assert isinstance(turn.kernel, MetropolisHastings)
-        return turn.kernel.ask(turn.key, turn.rest, model, time)
+        part, key_part, rest_part = kernel.turn_of(number, key_kernel, kernel.moved(rest, position))
+        assert isinstance(part, MetropolisHastings)
+        return part.ask(key_part, rest_part, model, time)
 
     with jax.default_matmul_precision("highest"):
         return jax.vmap(one)(keys, positions, rests, times)
@@ -232,7 +232,7 @@ def _decide(problem: Problem, asked: Asked, which: Array, keys: Array) -> tuple[
 
 
 def _share_interval(errors: np.ndarray) -> tuple[float, float]:
-    """Clopper and Pearson's."""
+    """Clopper and Pearson's interval for the share of errors, which holds for few steps and for none wrong."""
     interval = stats.binomtest(int(errors.sum()), len(errors)).proportion_ci(_CONFIDENCE)
     return float(interval.low), float(interval.high)
 

@@ -9,8 +9,6 @@ from typing import Any
 
 from tallmc.console.progress import few
 from tallmc.diagnostics import plots
-from tallmc.kernel import Kernel
-from tallmc.metropolis import MetropolisHastings
 from tallmc.run.result import Run
 
 _STYLE = """
@@ -54,7 +52,7 @@ Healthy chains look like noise around a common level. A chain that drifts, stick
 not converged."""
 
 _COST_LINES: dict[str, Callable[[Run], str]] = {
-    "test": lambda run: ", ".join(_test_of(part) for part in run.kernel.parts()),
+    "test": lambda run: ", ".join(part.label for part in run.kernel.parts()),
     "chains, draws of each": lambda run: f"{run.num_chains}, {run.num_draws:,}",
     "proposals accepted": lambda run: f"{100 * run.summary().costs['acceptance']:.1f} %",
     "rows per test, mean": lambda run: few(run.summary().costs["rows_mean"]),
@@ -162,10 +160,6 @@ def _costs(runs: dict[str, Run]) -> str:
     return (
         f"<div class='wide'><table><thead><tr><th></th>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table></div>"
     )
-
-
-def _test_of(part: Kernel) -> str:
-    return type(part.rule if isinstance(part, MetropolisHastings) else part).__name__
 
 
 def _shown(num_coordinates: int) -> str:

@@ -68,7 +68,7 @@ class Window(eqx.Module):
 
     @property
     def valid(self) -> Bool[Array, " size"]:
-        """Which rows count."""
+        """True for the rows that are meant, false for padding; padding always comes last."""
         return jnp.arange(self.size, dtype=jnp.int32) < self.count
 
     def first(self, count: Int[Array, ""]) -> "Window":

@@ -74,7 +74,7 @@ class SeveralFeeds(Feed):
         return tuple(feed.advance(part) for feed, part in zip(self.feeds, cursor, strict=True))
 
     def read(self, stage: tuple[PyTree, ...], cursor: tuple[PyTree, ...], round_: UInt32[Array, ""]) -> Windows:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Windows to choose from."""
+        """One window for each part, not read yet: the part at work asks for its own."""
         parts = zip(self.feeds, stage, cursor, strict=True)
         return Windows(tuple(lambda feed=feed, s=s, c=c: feed.read(s, c, round_) for feed, s, c in parts))
 

@@ -67,6 +67,6 @@ class PlainModel(Model):
         return change / self.temperature.astype(change.dtype)
 
     def known_change(self, position: PyTree, proposed: PyTree, *, with_reach: bool = False) -> KnownChange:
-        """The prior's log ratio."""
+        """The prior's log ratio, which is all that a model without an expansion knows before it reads rows."""
         reach = self.bounds.reach(position, proposed) if with_reach else None
         return KnownChange(self.log_prior_change(position, proposed), reach)

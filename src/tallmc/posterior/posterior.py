@@ -16,7 +16,7 @@ from tallmc.posterior.rows import Rows, RowsInMemory
 
 
 def _flat_prior(position: PyTree) -> float:
-    """The improper flat prior."""
+    """A constant: the posterior is then the likelihood, and proper only if that can be normalised."""
     del position
     return 0.0
 

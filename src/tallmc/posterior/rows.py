@@ -76,7 +76,7 @@ class RowsInMemory(Rows):
         return jax.tree.map(of_one, self.data)
 
     def take(self, indices: Int[np.ndarray, " k"]) -> PyTree:
-        """Some rows, by number."""
+        """Some rows, by number, as copies in NumPy arrays."""
         return jax.tree.map(lambda leaf: np.asarray(leaf)[indices], self.data)
 
     def blocks(self, size: int) -> Iterator[PyTree]:
@@ -86,7 +86,7 @@ class RowsInMemory(Rows):
             yield jax.tree.map(lambda leaf, start=start: leaf[start : start + size], data)
 
     def all(self) -> PyTree:
-        """The arrays themselves."""
+        """The arrays themselves, as they were given: neither copied nor moved to a device."""
         return self.data
 
 

@@ -2,7 +2,8 @@
 
 from tallmc.run.convergence import ConvergenceWarning
 from tallmc.run.drivers import ChainByChain, Driver, Together
+from tallmc.run.load import load
 from tallmc.run.result import Run
 from tallmc.run.session import Session
 
-__all__ = ["ChainByChain", "ConvergenceWarning", "Driver", "Run", "Session", "Together"]
+__all__ = ["ChainByChain", "ConvergenceWarning", "Driver", "Run", "Session", "Together", "load"]

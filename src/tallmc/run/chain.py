@@ -131,7 +131,7 @@ def draw_like(problem: Problem, chain: Chain) -> Draw:
 
 
 def positions(problem: Problem, chains: Chain) -> PyTree:
-    """Where stacked chains are."""
+    """Where stacked chains are: each at the last position that it accepted, whatever it is testing now."""
     kernel = problem.kernel
     return jax.vmap(lambda state: kernel.position(kernel.abandon(state)))(chains.state)
 

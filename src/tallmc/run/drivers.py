@@ -46,7 +46,7 @@ class Driver(eqx.Module):
 
     @abc.abstractmethod
     def chains(self, work: Any) -> Chain:
-        """All chains, stacked."""
+        """All chains as they are now, with a leading axis of chains, so that another driver can take them over."""
 
     @abc.abstractmethod
     def peek(self, work: Any, start: int, stop: int) -> dict[str, np.ndarray]:

@@ -45,7 +45,7 @@ class Layout(eqx.Module):
 
     @property
     def num_bytes(self) -> int:
-        """Of one draw."""
+        """Bytes that one draw takes in a ring, its position and all its statistics."""
         return sum(shape.size * shape.dtype.itemsize for shape in jax.eval_shape(pack, self.like).values())
 
     def unpack(self, record: dict[str, np.ndarray]) -> Draw:
@@ -76,11 +76,11 @@ class Memory(Sink):
         self.blocks: list[dict[str, np.ndarray]] = []
 
     def append(self, block: dict[str, np.ndarray]) -> None:
-        """Keeps a block."""
+        """Keeps a block as it is; blocks are joined only when all draws are asked for."""
         self.blocks.append(block)
 
     def collect(self) -> dict[str, np.ndarray]:
-        """All draws so far."""
+        """All draws so far as one array for each dtype, (chain, draw, ...); takes as much memory again."""
         return {name: np.concatenate([block[name] for block in self.blocks], axis=1) for name in self.blocks[0]}
 
 

@@ -12,16 +12,18 @@ import xarray
 from arviz_stats import summary as summarise  # pyright: ignore
 from jaxtyping import PyTree
 
+from tallmc.console.progress import few
 from tallmc.feed import Drawn, Feed
 from tallmc.kernel import Kernel, rule_feeds, rule_needs
 from tallmc.posterior import Posterior
+from tallmc.run import store
 from tallmc.run.chain import Chain
 from tallmc.run.convergence import convergence_doubts
 from tallmc.run.drive import Driven, drive
 from tallmc.run.drivers import Driver, pick_driver
 from tallmc.run.records import Draw
 from tallmc.run.session import Session
-from tallmc.run.summary import Summary
+from tallmc.run.summary import Summary, costs_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,12 +72,12 @@ class Run:
 
     @property
     def num_chains(self) -> int:
-        """Independent chains."""
+        """How many independent chains there are: the first axis of samples and statistics."""
         return self.stats["rows"].shape[0]
 
     @property
     def num_draws(self) -> int:
-        """Draws of each chain."""
+        """Draws that were kept of each chain, without warm-up: the second axis of samples and statistics."""
         return self.stats["rows"].shape[1]
 
     @property
@@ -95,7 +97,7 @@ class Run:
 
     @property
     def feed(self) -> Feed:
-        """How rows were drawn."""
+        """How rows were drawn for the tests, with the windows and weights of this run."""
         return self.session.feed
 
     @functools.cached_property
@@ -154,13 +156,22 @@ class Run:
         """What R-hat and effective sample sizes have against the draws."""
         return convergence_doubts(_named(self.samples))
 
+    def save(self, path: str | os.PathLike[str], *, rows: bool = True) -> None:
+        """Writes the run to a folder, from which `tm.load(path)` gives it back, ready to go on.
+
+        Draws, statistics, chains and rows are kept in the Zarr format, the kernel and the model by the names of their
+        classes. Nothing is pickled, so a likelihood that is a lambda is not kept: `tm.load(path, posterior)` takes it.
+
+        Args:
+            path: Where to write. A run that was saved there before is replaced.
+            rows: Whether to write the data too; without it, `tm.load` wants the posterior again to go on.
+        """
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        store.write(path, fields, self.posterior, with_rows=rows)
+
     def to_datatree(self) -> xarray.DataTree:
         """The run as an ArviZ DataTree with groups `posterior` and `sample_stats`."""
         return arviz_base.from_dict({"posterior": _named(self.samples), "sample_stats": dict(self.stats)})
-
-    def save(self, path: str | os.PathLike[str], *, rows: bool = True) -> None:
-        """Writes the run to a folder, from which `tm.load` gives it back."""
-        raise NotImplementedError
 
     @functools.cached_property
     def _table(self) -> Any:
@@ -170,7 +181,32 @@ class Run:
 
     @functools.cached_property
     def _summary(self) -> Summary:
-        return Summary.of(self._table, self)
+        fewest = float(np.min(self._table["ess_bulk"])) if "ess_bulk" in self._table else float("nan")
+        costs = costs_of(self.stats, self.posterior.num_rows, self.setup_rows, fewest)
+        audit = "" if self.audit is None else str(self.audit)
+        return Summary(self._table, costs, tuple(self._notes()), audit, self._parts())
+
+    def _parts(self) -> tuple[str, ...]:
+        """What each part of a kernel made of kernels did, a line each."""
+        parts, lines = self.kernel.parts(), []
+        for number, part in enumerate(parts if len(parts) > 1 else ()):
+            stats = self.part_stats(number)
+            share, moved = stats["rows"].size / self.stats["rows"].size, stats["accepted"]
+            done = f"accepted {moved.mean():.3f}, rows per step {few(stats['rows'].mean())}" if moved.size else "none"
+            lines.append(f"part {number} ({part.label})   {100 * share:.0f} % of the steps: {done}")
+        return tuple(lines)
+
+    def _notes(self) -> list[str]:
+        notes = [f"stopped early: {self.num_draws} draws of each chain"] if self.interrupted else []
+        if nonfinite := int(self.stats["nonfinite"].sum()):
+            notes.append(f"{nonfinite} proposals were rejected because a row's log likelihood ratio was not finite")
+        notes += self.doubts
+        parts = self.kernel.parts()
+        for number, part in enumerate(parts):
+            stats = self.part_stats(number)
+            said = part.notes(stats, self.session.model) + part.warnings(stats)
+            notes += [f"part {number}: {note}" for note in said] if len(parts) > 1 else said
+        return notes
 
     def summary(self) -> Summary:
         """Mean, spread, effective sample sizes, R-hat and Monte Carlo error, and what the draws cost."""

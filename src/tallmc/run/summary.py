@@ -1,15 +1,11 @@
 """A run in one table and a few lines."""
 
 import dataclasses
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas
 
 from tallmc.console.progress import few
-
-if TYPE_CHECKING:
-    from tallmc.run.result import Run
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,33 +17,14 @@ class Summary:
         costs: One number a name.
         notes: What a reader must not miss.
         audit: What became of decisions that were checked on all rows; empty if none were.
+        parts: What each part of a kernel made of kernels did; empty for others.
     """
 
     table: pandas.DataFrame
     costs: dict[str, float]
     notes: tuple[str, ...]
     audit: str = ""
-
-    @classmethod
-    def of(cls, table: pandas.DataFrame, run: "Run") -> "Summary":
-        """Adds the costs of a run to its table."""
-        rows, num_rows = run.stats["rows"], run.posterior.num_rows
-        worst = float(np.min(table["ess_bulk"])) if "ess_bulk" in table else float("nan")
-        costs = {
-            "acceptance": float(run.stats["accepted"].mean()),
-            "rows_mean": float(rows.mean()),
-            "rows_median": float(np.median(rows)),
-            "rows_95": float(np.quantile(rows, 0.95)),
-            "rows_max": float(rows.max()),
-            "share_of_rows": float(rows.mean() / num_rows),
-            "used_all_rows": float(run.stats["used_all_rows"].mean()),
-            # Two likelihoods a row: at the current position and at the proposed one.
-            "evaluations_per_ess": (2 * float(rows.sum(dtype=float)) + run.setup_rows) / worst,
-            "nonfinite": float(run.stats["nonfinite"].sum()),
-        }
-        if "error" in run.stats:
-            costs["error_mean"] = float(run.stats["error"].mean())
-        return cls(table, costs, tuple(_notes(costs, run)), "" if run.audit is None else str(run.audit))
+    parts: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         costs = self.costs
@@ -63,6 +40,7 @@ class Summary:
         ]
         if "error_mean" in costs:
             lines.append(f"estimated error of the acceptance probability   {costs['error_mean']:.1e} on average")
+        lines += self.parts
         if self.audit:
             lines.append(self.audit)
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
@@ -79,16 +57,28 @@ def _readable(table: pandas.DataFrame) -> str:
     return renamed.to_string(float_format="{:.4g}".format)
 
 
-def _notes(costs: dict[str, float], run: "Run") -> list[str]:
-    notes = []
-    if run.interrupted:
-        notes.append(f"stopped early: {run.num_draws} draws of each chain")
-    if costs["nonfinite"]:
-        notes.append(
-            f"{costs['nonfinite']:.0f} proposals were rejected because a row's log likelihood ratio was not finite"
-        )
-    notes += run.doubts
-    for number, part in enumerate(run.kernel.parts()):
-        stats = run.part_stats(number)
-        notes += part.notes(stats, run.session.model) + part.warnings(stats)
-    return notes
+def costs_of(stats: dict[str, np.ndarray], num_rows: int, setup_rows: int, fewest: float) -> dict[str, float]:
+    """What draws cost.
+
+    Args:
+        stats: Of all of them.
+        num_rows: Rows of data.
+        setup_rows: Rows read outside the tests.
+        fewest: Effective draws of the worst coordinate.
+    """
+    rows = stats["rows"]
+    costs = {
+        "acceptance": float(stats["accepted"].mean()),
+        "rows_mean": float(rows.mean()),
+        "rows_median": float(np.median(rows)),
+        "rows_95": float(np.quantile(rows, 0.95)),
+        "rows_max": float(rows.max()),
+        "share_of_rows": float(rows.mean() / num_rows),
+        "used_all_rows": float(stats["used_all_rows"].mean()),
+        # Two likelihoods a row: at the current position and at the proposed one.
+        "evaluations_per_ess": (2 * float(rows.sum(dtype=float)) + setup_rows) / fewest,
+        "nonfinite": float(stats["nonfinite"].sum()),
+    }
+    if "error" in stats:
+        costs["error_mean"] = float(np.nanmean(stats["error"]))
+    return costs

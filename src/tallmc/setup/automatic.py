@@ -27,16 +27,31 @@ from tallmc.proposals import CrankNicolson, Proposal, RandomWalk
 from tallmc.setup.modes import find_mode, other_modes
 from tallmc.setup.start import Start
 
-_LARGEST_MATRIX = 4096  # coordinates up to which a matrix of second derivatives is kept
+# Where a figure below is called a judgement, no measurement of other values is on record.
+_LARGEST_MATRIX = 4096  # coordinates up to which a matrix of second derivatives is kept: 64 MiB in float32
+# Draws of the normal at which the posterior is compared with it, and as many further out. A judgement: 16 draws tell
+# a spread to 18 %, enough to tell 0.5 from 1.5.
 _PILOT_POINTS = 16
+# Rows that are asked at each of them: 131,072 for all points together, however many rows there are. A judgement; what
+# so few rows leave uncertain is subtracted from the misfit.
 _PILOT_ROWS = 4096
-_NEARLY_NORMAL = 1.5  # spread of what the normal approximation misses of the log density, where it still pays
-_ROUGHLY_NORMAL = 0.5  # the same, where long tails begin to matter
-_NOTHING_LIKE_NORMAL = 1000.0  # the same, where there may be no mode at all
-_HEAVY = 1.0  # how far above the normal the log density may be two standard deviations further out than usual
-_WORTHWHILE = 0.25  # share of all rows beyond which a test is better done with all of them
-_FEW_ROWS = 1000
-_MOST_ITERATIONS = 40
+# Misfit: standard deviation of what the normal approximation misses of the log density. If that is itself normal, an
+# independent draw of the approximation is accepted with chance 2 Phi(-misfit / sqrt 2).
+_NEARLY_NORMAL = 1.5  # misfit up to which steps that fit the normal still pay: 29 % accepted. A judgement
+# Misfit beyond which long tails begin to matter: 72 % accepted. With few rows a proposal that fits a normal was seen to
+# miss the tail of a skewed posterior; the figure itself is a judgement.
+_ROUGHLY_NORMAL = 0.5
+# Misfit beyond which there may be no mode at all, which takes two more passes to find out. A judgement: far
+# above any misfit at which the normal is of use. Separable rows, whose density rises for ever, led to this check.
+_NOTHING_LIKE_NORMAL = 1000.0
+# How far above the normal the log density may be two standard deviations further out than usual. A judgement: by a
+# factor of e in the density.
+_HEAVY = 1.0
+# Share of all rows beyond which a test is better done with all of them. A judgement: rows that are gathered one by one
+# cost several times as much as the same rows read in their order, so at a quarter little is left to gain.
+_WORTHWHILE = 0.25
+_FEW_ROWS = 1000  # up to which every test reads all rows: with so few there is little to save. A judgement
+_MOST_ITERATIONS = 40  # of the search for the mode; one that has not arrived by then counts as failed. A judgement
 
 
 class Pilot(NamedTuple):

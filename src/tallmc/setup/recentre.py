@@ -12,9 +12,10 @@ from jaxtyping import PyTree, Real
 from tallmc.control_variates import Controlled, Taylor, covariance_factor
 from tallmc.posterior import Posterior
 
-_NUM_LOOKS = 8
-_FAR_SHARE = 0.2
-_APPROACHING = 0.8  # chains that have come nearer by so much are on their way to the expansion
+# All three are judgements: no measurement of other values is on record.
+_NUM_LOOKS = 8  # the first four let chains come in from where they start, the last four decide
+_FAR_SHARE = 0.2  # of the looks that decide: one of four chains that is lost throughout is enough, one of five is not
+_APPROACHING = 0.8  # chains that have come nearer by this factor are on their way to the expansion, which must wait
 
 
 class Recentred(NamedTuple):

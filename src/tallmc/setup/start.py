@@ -99,11 +99,7 @@ def named_parts(kernel: Kernel) -> list[tuple[str, Kernel]]:
     parts = kernel.parts()
     if len(parts) == 1 and parts[0] is kernel:
         return [("this rule", kernel)]
-    return [(f"part {number} ({_name(part)})", part) for number, part in enumerate(parts)]
-
-
-def _name(kernel: Kernel) -> str:
-    return type(kernel.rule if isinstance(kernel, MetropolisHastings) else kernel).__name__
+    return [(f"part {number} ({part.label})", part) for number, part in enumerate(parts)]
 
 
 def feed_kinds(kernel: Kernel, chosen: type[Feed] | None) -> list[type[Feed]]:
