@@ -371,7 +371,7 @@ MUTANTS = {
         "compose/members.py",
         "kernel.begin(key_member, kernel.moved(rest.members[i], rest.position), model, time)",
         "kernel.begin(key_member, rest.members[i], model, time)",
-        (BALANCE + "test_kernels_made_of_kernels_keep_the_balance[cycle]",),
+        (COMPOSE + "test_every_part_moves_the_one_chain",),
     ),
     "a mixture forgets its weights": Mutant(
         "compose/mixture.py",

@@ -65,6 +65,12 @@ def test_statistics_of_each_part(mixed):
     assert "part 1 (MHMinibatch)" in text
 
 
+def test_every_part_moves_the_one_chain(mixed):
+    """From where the part before left it: whoever rejects stays there."""
+    moved = np.diff(np.asarray(mixed.samples), axis=1) != 0
+    np.testing.assert_array_equal(moved, mixed.stats["accepted"][:, 1:])
+
+
 def test_each_part_tunes_itself(mixed):
     """Towards its own rate of acceptance, from steps that were too long and too short."""
     first, second = mixed.step_size
