@@ -50,6 +50,16 @@ def test_equal_values_have_no_skewness():
     assert float(of([1.5, 1.5, 1.5]).skewness) == 0
 
 
+@pytest.mark.parametrize("spread", [1e-30, 1e-22, 1e-19, 1e-7])
+def test_values_that_hardly_differ_have_a_variance_and_a_skewness(spread):
+    """Rounding makes no variance negative, and no skewness infinite: both would end as NaN."""
+    for values in (np.arange(40) % 4 == 0, np.random.default_rng(3).normal(size=33)):
+        for centre in (0.0, 1.0, -0.3):
+            moments = of(centre + spread * values)
+            assert float(moments.variance) >= 0
+            assert np.isfinite(float(moments.skewness))
+
+
 @pytest.mark.parametrize("size", [1, 7, 8, 100, 4096])
 def test_ordered_sum_is_a_sum(size):
     values = np.random.default_rng(1).normal(size=size)

@@ -154,6 +154,24 @@ def test_a_move_and_its_way_back_have_the_same_bound(logistic, order):
             np.testing.assert_allclose(bounds.reach(old, new), bounds.reach(new, old), rtol=1e-12 if FINE else 2e-5)
 
 
+@pytest.mark.parametrize("order", [1, 2])
+def test_no_row_is_left_with_more_than_its_bound(order):
+    """Nor are bounds idle: a row that looks along the move, where its derivative is largest, comes near its own."""
+    x = np.array([[1.0, 0.0], [0.0, 2.0], [-0.5, 0.5]] * 20)
+    centre = real([np.log(2 + np.sqrt(3.0)) if order == 2 else 0.0, 0.0])  # where a logistic row bends most
+    posterior = tm.models.logistic_regression(np.asarray(real(x)), np.asarray(real(np.arange(60) % 2)))
+    model = tm.Taylor(order, at=centre).expand(posterior, centre).model
+    constants, largest = model.bounds.constants(posterior.rows), 0.0
+    for step in (0.03, 0.1, 1.0):
+        for start, end in ((0.0, 1.0), (0.5, 1.0), (-1.0, 1.0)):
+            old, new = (centre + real([step * where, 0.1 * step * where]) for where in (start, end))
+            said = np.abs(np.asarray(model.log_ratios(old, new, posterior.data), float))
+            allowed = constants * float(model.bounds.reach(old, new))
+            assert np.all(said <= allowed * 1.001)
+            largest = max(largest, np.max(said / np.maximum(allowed, 1e-12)))
+    assert largest > 0.6
+
+
 @pytest.mark.parametrize(
     ("rule", "options", "message"),
     [

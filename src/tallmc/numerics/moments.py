@@ -69,5 +69,6 @@ class Moments(eqx.Module):
     @property
     def skewness(self) -> Real[Array, ""]:
         """Third central moment in units of the standard deviation; zero if nothing varies."""
-        spread = jnp.where(self.squares > 0, self.squares, 1)
-        return jnp.where(self.squares > 0, self.cubes * jnp.sqrt(self.count / spread) / spread, 0)
+        varies = self.squares > jnp.finfo(self.packed.dtype).tiny
+        spread = jnp.where(varies, self.squares, 1)
+        return jnp.where(varies, self.cubes / spread * (jnp.sqrt(self.count) / jnp.sqrt(spread)), 0)

@@ -73,9 +73,9 @@ class CrankNicolson(Proposal):
         mean, cholesky, whiten, beta = (
             leaf.astype(flat.dtype) for leaf in (self.mean, self.cholesky, self.whiten, self.beta)
         )
-        noise = jax.random.normal(key, flat.shape, flat.dtype)
+        noise = rounded(jax.random.normal(key, flat.shape, flat.dtype))  # its last factor would be fused with others
         away = flat - mean
-        proposed = mean + (rounded(_correlation(beta) * away) + rounded(beta * matvec(cholesky, noise)))
+        proposed = mean + (rounded(_correlation(beta) * away) + rounded(beta * rounded(matvec(cholesky, noise))))
         # From the rounded position, for that is where the chain would be.
         old, new = matvec(whiten, away), matvec(whiten, proposed - mean)
         return Move(unravel(proposed), jnp.sum((new - old) * (new + old)) / 2)
