@@ -30,7 +30,7 @@ class Cycle(OneAtATime):
     def __init__(self, kernels: Sequence[Kernel]):
         self.kernels = check_members("Cycle", kernels)
 
-    def choose(self, key: Array, time: Int[Array, ""]) -> Int[Array, ""]:
-        """By the number of transitions so far."""
+    def choose(self, key: Array, turns: Int[Array, ""]) -> Int[Array, ""]:
+        """One after the other."""
         del key
-        return jnp.mod(time, len(self.kernels)).astype(jnp.int32)
+        return jnp.mod(turns, len(self.kernels)).astype(jnp.int32)

@@ -16,10 +16,11 @@ from tallmc.posterior import Model
 
 
 class AllAtRest(eqx.Module):
-    """Where the chain is, and every member at rest: what each has tuned."""
+    """Where the chain is, every member at rest with what it has tuned, and how many turns they have had together."""
 
     position: PyTree
     members: tuple[PyTree, ...]
+    turns: Int[Array, ""]
 
 
 class OneInTest(eqx.Module):
@@ -36,8 +37,8 @@ class OneAtATime(Kernel[AllAtRest, OneInTest]):
     kernels: eqx.AbstractVar[tuple[Kernel, ...]]
 
     @abc.abstractmethod
-    def choose(self, key: Array, time: Int[Array, ""]) -> Int[Array, ""]:
-        """The member that makes the transition before which there were `time`."""
+    def choose(self, key: Array, turns: Int[Array, ""]) -> Int[Array, ""]:
+        """The member whose turn it is, after so many turns of this kernel's own: inside another it has fewer."""
 
     def members(self) -> tuple[Kernel, ...]:
         """The kernels it was given."""
@@ -56,12 +57,12 @@ class OneAtATime(Kernel[AllAtRest, OneInTest]):
 
     def init(self, position: PyTree) -> AllAtRest:
         """All members at rest in the same place, none of which has tuned its steps yet."""
-        return AllAtRest(position, tuple(kernel.init(position) for kernel in self.kernels))
+        return AllAtRest(position, tuple(kernel.init(position) for kernel in self.kernels), jnp.int32(0))
 
     def begin(self, key: Array, rest: AllAtRest, model: Model, time: Int[Array, ""]) -> OneInTest:
         """Lets the member whose turn it is begin, from where the chain is."""
         key_choice, key_member = jax.random.split(key)
-        which = self.choose(key_choice, time)
+        which = self.choose(key_choice, rest.turns)
 
         def begin(i: int) -> PyTree:
             kernel = self.kernels[i]
@@ -96,7 +97,8 @@ class OneAtATime(Kernel[AllAtRest, OneInTest]):
             rest, info = kernel.settle(state.tests[i], gain)
             stats = {name: info.stats.get(name, _absent(like)) for name, like in names.items()}
             stats["part"] = jnp.int32(first_part[i]) + info.stats.get("part", jnp.int32(0))
-            everyone = AllAtRest(kernel.position(rest), _with(state.rest.members, i, rest))
+            members = _with(state.rest.members, i, rest)
+            everyone = AllAtRest(kernel.position(rest), members, state.rest.turns + 1)
             return everyone, Info(info.accepted, info.rows, info.nonfinite, stats)
 
         return jax.lax.switch(state.which, [lambda i=i: branch(i) for i in range(len(self.kernels))])
@@ -111,7 +113,7 @@ class OneAtATime(Kernel[AllAtRest, OneInTest]):
 
     def moved(self, rest: AllAtRest, position: PyTree) -> AllAtRest:
         """The chain elsewhere; members are moved there when it is their turn."""
-        return AllAtRest(position, rest.members)
+        return AllAtRest(position, rest.members, rest.turns)
 
     def wants_every_row(self, state: OneInTest) -> tuple[PyTree, ...]:
         """What each member wants; only that of the one at work is ever read."""

@@ -43,8 +43,8 @@ class Mixture(OneAtATime):
             raise ValueError(f"weights must be positive numbers, got {given.tolist()}; leave out kernels of weight 0")
         self.weights = jnp.asarray(given / given.sum(), jnp.result_type(float))
 
-    def choose(self, key: Array, time: Int[Array, ""]) -> Int[Array, ""]:
+    def choose(self, key: Array, turns: Int[Array, ""]) -> Int[Array, ""]:
         """Each member with the chance that is its weight, whatever was drawn before."""
-        del time
+        del turns
         uniform = jax.random.uniform(key, (), self.weights.dtype)
         return jnp.sum(uniform >= jnp.cumsum(self.weights)[:-1]).astype(jnp.int32)
