@@ -373,6 +373,12 @@ MUTANTS = {
         "kernel.begin(key_member, rest.members[i], model, time)",
         (COMPOSE + "test_every_part_moves_the_one_chain",),
     ),
+    "a cycle inside a cycle goes by the common clock": Mutant(
+        "compose/members.py",
+        "which = self.choose(key_choice, rest.turns)",
+        "which = self.choose(key_choice, time)",
+        (COMPOSE + "test_a_cycle_takes_turns",),
+    ),
     "a mixture forgets its weights": Mutant(
         "compose/mixture.py",
         "jnp.cumsum(self.weights)[:-1]",
