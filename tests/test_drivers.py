@@ -81,6 +81,7 @@ def crank_nicolson(rule):
     return tm.MetropolisHastings(tm.CrankNicolson(np.array(-1.1), np.array([[0.16]])), rule)
 
 
+SLOW = ("tuna_mh", "cycle", "mixture", "nested")  # each compiles four loops; mhss and cycle_by_weight stand for them
 EXPANDED = {
     **{name: lambda name=name: crank_nicolson(SUBSAMPLING_RULES[name]()) for name in ("tuna_mh", "mhss")},
     **{name: lambda name=name: COMPOSITES[name](tm.RandomWalk(0.2)) for name in COMPOSITES},
@@ -96,7 +97,7 @@ def test_both_drivers_give_the_same_chains_bit_for_bit(posterior, name):
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow if name in ("mixture", "nested") else ()) for name in EXPANDED]
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in EXPANDED]
 )
 def test_both_drivers_agree_on_rows_by_weight_and_on_parts(bounded_posterior, name):
     """With an expansion that moves during warm-up."""
