@@ -8,7 +8,7 @@ import jax
 
 def main(names: list[str]) -> None:
     """Runs the topics named, or those that this machine is for."""
-    topics = ["speed", "accuracy", "rules", "schedule", "optimise", "flat", "posteriors"]
+    topics = ["speed", "accuracy", "rules", "schedule", "optimise", "flat", "posteriors", "whole"]
     for name in names or (["gpu"] if jax.default_backend() == "gpu" else topics):
         topic = importlib.import_module(f"benchmarks.{name}")
         columns = getattr(topic, "COLUMNS", ("figure", "measured", "wanted"))

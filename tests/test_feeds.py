@@ -11,6 +11,7 @@ from tallmc.feed.run_order import RunCursor, RunOrder
 from tallmc.feed.window_order import WindowOrder
 from tallmc.numerics.keys import as_key
 from tallmc.posterior import RowsInMemory
+from tallmc.posterior.resident import Column
 from tests.registry import FEEDS
 
 SIZES = [(1, 1), (1, 5), (4, 5), (5, 5), (12, 5), (15, 5), (101, 10), (997, 32), (1000, 1), (20_011, 10)]
@@ -90,7 +91,9 @@ def test_cuts_windows_and_strides_all_vary(name):
     firsts = {tuple(windows[0].tolist()) for windows in tests}
     assert len(firsts) > 55
     # What follows a row is not always the same: neither the next row nor the next window depends on where it stands.
-    place = {row: spot for spot, row in enumerate(np.asarray(feed.arrange(numbered(2003), 3)).tolist()[:2003])}
+    stage = feed.arrange(numbered(2003), 3)
+    laid_out = stage.take(jnp.arange(2003)) if isinstance(stage, Column) else stage
+    place = {row: spot for spot, row in enumerate(np.asarray(laid_out).tolist()[:2003])}
     hops = {(place[int(w[1][0])] - place[int(w[0][0])]) % 2003 for w in tests}
     assert len(hops) > 40
 

@@ -10,7 +10,7 @@ SOURCE = Path(tm.__file__).parent
 # Rooms from the bottom up. A room may import itself and what is named here; `__init__` gathers everything.
 MAY_IMPORT = {
     "numerics": set(),
-    "console": set(),
+    "console": {"numerics"},
     "posterior": {"numerics"},
     "feed": {"posterior", "numerics"},
     "kernel": {"feed", "posterior"},
@@ -20,9 +20,9 @@ MAY_IMPORT = {
     "models": {"posterior", "numerics"},
     "optimise": {"posterior", "console", "models", "numerics"},
     "metropolis": {"acceptance", "proposals", "kernel", "feed", "posterior", "numerics"},
-    "compose": {"kernel", "feed", "posterior"},
+    "compose": {"kernel", "feed", "posterior", "numerics"},
     "run": {"kernel", "feed", "posterior", "console", "numerics"},
-    "diagnostics": {"run", "metropolis", "kernel", "feed", "posterior", "console", "numerics"},
+    "diagnostics": {"run", "metropolis", "acceptance", "kernel", "feed", "posterior", "console", "numerics"},
     "design": {"diagnostics", "run", "acceptance", "posterior"},
     "setup": {
         "diagnostics",

@@ -5,7 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import ndtri
 from jaxtyping import Array, ArrayLike, Real
-from scipy import special
 
 from tallmc.acceptance.contract import AcceptanceRule, Guarantee, Promise, Question, Verdict, check_batch_size
 from tallmc.acceptance.formulas import METROPOLIS
@@ -180,7 +179,9 @@ class AustereMH(AcceptanceRule[SequentialEvidence]):
 
 def normal_quantile(epsilon: ArrayLike) -> np.ndarray | float:
     """How many standard deviations a mean has to be away at an error of epsilon; not below 0."""
-    return np.maximum(-special.ndtri(np.asarray(epsilon, float)), 0.0)
+    import scipy.special
+
+    return np.maximum(-scipy.special.ndtri(np.asarray(epsilon, float)), 0.0)
 
 
 def student_quantile(normal: Real[Array, "..."], inverse_degrees: Real[Array, ""]) -> Real[Array, "..."]:

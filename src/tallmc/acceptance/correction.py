@@ -8,9 +8,6 @@ import functools
 from typing import NamedTuple
 
 import numpy as np
-import scipy.linalg
-import scipy.optimize
-import scipy.special
 from jaxtyping import Float
 
 LOGISTIC_SD = float(np.pi / np.sqrt(3))
@@ -76,6 +73,8 @@ def check_sigma(sigma: float) -> None:
 
 @functools.cache
 def _optimal_law(sigma: float) -> CorrectionLaw:
+    from scipy.special import expit
+
     if sigma < _TOO_SMALL_FOR_THE_PROGRAMME:
         atoms, masses = _least_squares_masses(sigma)
     else:
@@ -84,19 +83,22 @@ def _optimal_law(sigma: float) -> CorrectionLaw:
     atoms, masses = atoms[kept], masses[kept] / masses.sum()
     # The solvers only saw their grid: measure the error on one a hundred times as fine.
     fine = np.linspace(0, 2 * _REACH, 100_001)
-    max_error = np.abs(_symmetric_cdf(fine, atoms, sigma) @ masses - scipy.special.expit(fine)).max()
+    max_error = np.abs(_symmetric_cdf(fine, atoms, sigma) @ masses - expit(fine)).max()
     both_sides, where = np.unique(np.concatenate([-atoms, atoms]), return_inverse=True)
     return CorrectionLaw(both_sides, np.bincount(where, np.tile(masses / 2, 2)), float(max_error))
 
 
 def _least_largest_error_masses(sigma: float) -> tuple[np.ndarray, np.ndarray]:
     """Linear programme: minimise t subject to |CDF - logistic| <= t on a grid."""
+    from scipy.optimize import linprog
+    from scipy.special import expit
+
     atoms = np.arange(0, _REACH, 0.05)
     points = np.concatenate([np.arange(0.04, 14, 0.04), np.linspace(14, 24, 60)])
     # Errors are far below the solver's absolute tolerances, so they are measured in units of 1e-5.
     scale, ones = 1e5, np.ones((len(points), 1))
-    smooth, logistic = scale * _symmetric_cdf(points, atoms, sigma), scale * scipy.special.expit(points)
-    solution = scipy.optimize.linprog(
+    smooth, logistic = scale * _symmetric_cdf(points, atoms, sigma), scale * expit(points)
+    solution = linprog(
         np.append(np.zeros(len(atoms)), 1.0),
         A_ub=np.block([[smooth, -ones], [-smooth, -ones]]),
         b_ub=np.concatenate([logistic, -logistic]),
@@ -112,18 +114,23 @@ def _least_largest_error_masses(sigma: float) -> tuple[np.ndarray, np.ndarray]:
 
 def _least_squares_masses(sigma: float) -> tuple[np.ndarray, np.ndarray]:
     """Non-negative least squares: for small sigma the error is below what the programme's solver resolves."""
+    from scipy.optimize import nnls
+    from scipy.special import expit
+
     atoms = np.arange(0, 28, min(0.1, sigma / 4))
     points = np.arange(0.04, 32, 0.04)
     sum_to_one = 100.0
     matrix = np.vstack([_symmetric_cdf(points, atoms, sigma), np.full(len(atoms), sum_to_one)])
-    target = np.append(scipy.special.expit(points), sum_to_one)
-    return atoms, scipy.optimize.nnls(matrix, target, maxiter=20_000)[0]
+    target = np.append(expit(points), sum_to_one)
+    return atoms, nnls(matrix, target, maxiter=20_000)[0]
 
 
 def _symmetric_cdf(points: np.ndarray, atoms: np.ndarray, sigma: float) -> np.ndarray:
     """CDF at `points` of a normal law around plus or minus each atom."""
-    up = scipy.special.ndtr((points[:, None] - atoms) / sigma)
-    return (up + scipy.special.ndtr((points[:, None] + atoms) / sigma)) / 2
+    from scipy.special import ndtr
+
+    up = ndtr((points[:, None] - atoms) / sigma)
+    return (up + ndtr((points[:, None] + atoms) / sigma)) / 2
 
 
 @functools.cache
@@ -141,14 +148,17 @@ def ridge_correction(sigma: float, num_points: int = 4000, ridge: float = 10.0) 
         >>> f"{ridge_correction(0.9, 2000, 10.0).max_error:.1e}"
         '6.4e-04'
     """
+    from scipy.linalg import cho_factor, cho_solve
+    from scipy.special import expit, ndtr
+
     check_sigma(sigma)
     if num_points < 1 or ridge <= 0:
         raise ValueError(f"num_points and ridge must be positive, got {num_points} and {ridge}")
     spacing = _REACH / num_points
     size = 2 * num_points + 1
     # M[i, j] = normal[i - j + 2N]: a Toeplitz matrix, so products with it are correlations ...
-    normal = scipy.special.ndtr(spacing * np.arange(-3 * num_points, 3 * num_points + 1) / sigma)
-    logistic = scipy.special.expit(spacing * np.arange(-2 * num_points, 2 * num_points + 1))
+    normal = ndtr(spacing * np.arange(-3 * num_points, 3 * num_points + 1) / sigma)
+    logistic = expit(spacing * np.arange(-2 * num_points, 2 * num_points + 1))
 
     def columns_dot(values: np.ndarray) -> np.ndarray:
         return np.correlate(normal, values, "valid")[::-1]
@@ -161,8 +171,8 @@ def ridge_correction(sigma: float, num_points: int = 4000, ridge: float = 10.0) 
     for row in range(1, size):
         gram[row, 1:] = gram[row - 1, :-1] + first[row] * first[1:] - last[row - 1] * last[:-1]
     gram[np.diag_indices(size)] += ridge
-    factor = scipy.linalg.cho_factor(gram, overwrite_a=True, check_finite=False)
-    masses = np.maximum(scipy.linalg.cho_solve(factor, columns_dot(logistic)), 0)
+    factor = cho_factor(gram, overwrite_a=True, check_finite=False)
+    masses = np.maximum(cho_solve(factor, columns_dot(logistic)), 0)
 
     cdf = np.convolve(normal, masses, "valid")
     return RidgeCorrection(

@@ -11,6 +11,7 @@ from tallmc.acceptance.correction import correction_law
 from tallmc.acceptance.formulas import BARKER
 from tallmc.feed import Drawn, Needs, Window
 from tallmc.numerics.arithmetic import rounded
+from tallmc.numerics.flat import as_device_array
 from tallmc.numerics.moments import Moments
 from tallmc.posterior import Model
 
@@ -87,8 +88,8 @@ class MHMinibatch(AcceptanceRule[MinibatchEvidence]):
         self.max_error = max_error
         self.sigma = float(sigma)
         self.law_error = law.max_error
-        self.atoms = jnp.asarray(law.atoms, jnp.result_type(float))
-        self.cumulative = jnp.asarray(np.cumsum(law.masses)[:-1], jnp.result_type(float))
+        self.atoms = as_device_array(law.atoms, jnp.result_type(float))
+        self.cumulative = as_device_array(np.cumsum(law.masses)[:-1], jnp.result_type(float))
 
     @property
     def promise(self) -> Promise:

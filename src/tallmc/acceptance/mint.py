@@ -6,7 +6,6 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Real
-from scipy.special import log_ndtr
 
 from tallmc.acceptance.contract import AcceptanceRule, Guarantee, Promise, Question, Verdict, check_batch_size
 from tallmc.acceptance.formulas import METROPOLIS
@@ -137,6 +136,8 @@ def noise_slope(variance: ArrayLike) -> np.ndarray | float:
         >>> print(f"{noise_slope(0.0):.3f} {noise_slope(1.0):.3f}")
         1.000 0.687
     """
+    from scipy.special import log_ndtr
+
     variance = np.asarray(variance, float)
     stays = np.exp(variance / 2 + log_ndtr(-np.sqrt(variance)))
     return 2 * stays / (0.5 + stays)

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import ArrayLike
-from scipy.special import ndtri
 
 _SPACING = 1.5  # quadrature points for each standard deviation of a step: enough for six digits
 _FEWEST_POINTS = 12
@@ -126,6 +125,8 @@ class _Walk:
 
 @functools.lru_cache(maxsize=32)
 def _walk(first_fraction: float, epsilon: float, boundary: float) -> _Walk:
+    from scipy.special import ndtri
+
     num_looks = math.ceil(1 / first_fraction - 1e-9)
     if num_looks > _MOST_LOOKS:
         raise ValueError(f"{num_looks} looks are too many to work out; take batches of at least rows / {_MOST_LOOKS}")

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from rich.box import SIMPLE_HEAD
 from rich.columns import Columns
 from rich.console import Console
@@ -94,7 +93,9 @@ def _columns(path: Path) -> list[Any]:
         with path.open("rb") as file, np.load(file) as arrays:
             found = {name: arrays[name] for name in names if name in arrays}
     elif path.suffix == ".csv":
-        found = pd.read_csv(path, skipinitialspace=True)
+        import pandas
+
+        found = pandas.read_csv(path, skipinitialspace=True)
     else:
         raise ValueError(f"its name ends in {path.suffix!r}")
     missing = [name for name in names if name not in found]

@@ -4,12 +4,13 @@ import time
 from typing import Any, NamedTuple
 
 import equinox as eqx
+import jax
 import numpy as np
 from jaxtyping import Int
 
 from tallmc.run.chain import Chain, Problem
 from tallmc.run.drivers import Driver
-from tallmc.run.records import Layout, Record
+from tallmc.run.records import Layout
 
 
 class Lap(NamedTuple):
@@ -38,7 +39,13 @@ class Stopwatch(Driver):
         """Left to the inner driver."""
         return self.inner.capacity(num_chains, layout)
 
-    def load(self, problem: Problem, chains: Chain, records: Record) -> Any:
+    def prepare(self, problem: Problem, chains: Chain) -> None:
+        """Left to the inner driver, and timed as part of what it does before it starts."""
+        started = time.perf_counter()
+        self.inner.prepare(problem, chains)
+        self.laps.append(Lap(time.perf_counter() - started, 0))
+
+    def load(self, problem: Problem, chains: Chain, records: dict[str, jax.ShapeDtypeStruct]) -> Any:
         """Times what the inner driver does before it starts, which may be all of the compilation."""
         started = time.perf_counter()
         work = self.inner.load(problem, chains, records)
@@ -70,12 +77,7 @@ class Stopwatch(Driver):
         return self.inner.fetch(work, start, stop)
 
     @property
-    def compile_seconds(self) -> float:
-        """Compilation, and the few transitions of the first block."""
-        return sum(lap.seconds for lap in self.laps[:2])
-
-    @property
     def steps_per_second(self) -> float:
         """Transitions of all chains together, per second, without the first block."""
-        laps = self.laps[2:] or self.laps[1:]
+        laps = self.laps[3:] or self.laps[2:]
         return sum(lap.transitions for lap in laps) / sum(lap.seconds for lap in laps)

@@ -9,6 +9,7 @@ from jaxtyping import Array, Int, Real
 
 from tallmc.compose.members import OneAtATime, check_members
 from tallmc.kernel import Kernel
+from tallmc.numerics.flat import as_device_array
 
 
 class Mixture(OneAtATime):
@@ -41,7 +42,7 @@ class Mixture(OneAtATime):
             )
         if not (np.all(np.isfinite(given)) and np.all(given > 0)):
             raise ValueError(f"weights must be positive numbers, got {given.tolist()}; leave out kernels of weight 0")
-        self.weights = jnp.asarray(given / given.sum(), jnp.result_type(float))
+        self.weights = as_device_array(given / given.sum(), jnp.result_type(float))
 
     def choose(self, key: Array, turns: Int[Array, ""]) -> Int[Array, ""]:
         """Each member with the chance that is its weight, whatever was drawn before."""

@@ -4,17 +4,22 @@ import contextlib
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from tallmc.numerics.watch import watched
+
+if TYPE_CHECKING:  # else where something is drawn: rich takes a tenth of a second to load
+    import rich.console
 
 Update = Callable[[int, dict[str, np.ndarray]], None]
 
 
 def is_watched() -> bool:
     """Whether output goes to a terminal."""
+    from rich.console import Console
+
     return Console(stderr=True).is_terminal
 
 
@@ -31,24 +36,41 @@ def say(what: str, *, show: bool) -> None:
 
 @contextlib.contextmanager
 def working(what: str, *, show: bool) -> Iterator[None]:
-    """Says what takes a while, for as long as it does; nothing where nobody is looking."""
+    """Says what takes a while and how far it is, for as long as it does; nothing where nobody is looking."""
     if not (show and is_watched()):
         yield
         return
-    with Console(stderr=True).status(what):
-        yield
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+    columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(what, total=None)
+        with watched(lambda parts, of: progress.update(task, completed=parts, total=of)):
+            yield
 
 
 @contextlib.contextmanager
-def progress_bar(total: int, num_warmup: int, *, show: bool, console: Console | None = None) -> Iterator[Update]:
+def progress_bar(
+    total: int, num_warmup: int, *, show: bool, console: "rich.console.Console | None" = None
+) -> Iterator[Update]:
     """Gives a function `update(finished, recent_stats)` to call between blocks.
 
     Nothing is drawn if `show` is false.
     """
-    console = console or Console(stderr=True)
     if not show:
         yield lambda finished, stats: None
         return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
     columns: tuple[Any, ...] = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -58,7 +80,7 @@ def progress_bar(total: int, num_warmup: int, *, show: bool, console: Console | 
         TextColumn("left"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console, transient=False) as progress:
+    with Progress(*columns, console=console or Console(stderr=True), transient=False) as progress:
         task = progress.add_task("compiling", total=total, note="")
 
         def update(finished: int, stats: dict[str, np.ndarray]) -> None:

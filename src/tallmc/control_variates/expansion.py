@@ -1,6 +1,7 @@
 """A posterior whose rows say less: each row's log ratio less its Taylor expansion, whose sum is known."""
 
 from collections.abc import Callable
+from functools import partial
 
 import equinox as eqx
 import jax
@@ -12,6 +13,7 @@ from jaxtyping import Array, PyTree, Real
 from tallmc.control_variates.remainder import remainder
 from tallmc.control_variates.remainder_bounds import RemainderBounds, WhitenedStep, whitened_step
 from tallmc.numerics.arithmetic import matvec, row_products
+from tallmc.numerics.flat import as_device_array
 from tallmc.posterior import KnownChange, Model, PlainModel
 from tallmc.posterior.linear_predictor import LinearPredictor
 
@@ -41,7 +43,7 @@ class Expansion(eqx.Module):
 
     @classmethod
     def of(
-        cls, order: int, centre: Array, gradient: np.ndarray, hessian: np.ndarray, precision: np.ndarray
+        cls, order: int, centre: np.ndarray, gradient: np.ndarray, hessian: np.ndarray, precision: np.ndarray
     ) -> "Expansion":
         """From float64 sums over all rows.
 
@@ -60,9 +62,9 @@ class Expansion(eqx.Module):
         else:
             curvature, rotation = np.linalg.eigh(stretch.T @ hessian @ stretch)
             whiten = rotation.T @ np.linalg.inv(stretch)
-        parts = (jnp.asarray(part, centre.dtype) for part in (gradient, whiten, curvature))
-        slope, whiten_, curvature_ = parts
-        return cls(centre, slope, whiten_, curvature_ if order == 2 else None)
+        parts = (as_device_array(part, centre.dtype) for part in (centre, gradient, whiten, curvature))
+        point, slope, whiten_, curvature_ = parts
+        return cls(point, slope, whiten_, curvature_ if order == 2 else None)
 
     def step(self, old: Real[Array, " d"], new: Real[Array, " d"]) -> WhitenedStep:
         """A move between two flat positions in whitened coordinates."""
@@ -139,9 +141,24 @@ class ExpandedModel(Model):
         """What each row adds to the polynomial's log ratio, tempered."""
         likelihood, expansion = self.log_likelihood, self.expansion
         if isinstance(likelihood, LinearPredictor):
-            change = _linear_residuals(likelihood, expansion, position, proposed, rows)
+            centre = expansion.centre
+            x, y = (jnp.asarray(rows[name], centre.dtype) for name in ("x", "y"))
+            point, old, new = (row_products(x, along) for along in (centre, position - centre, proposed - centre))
+            change = _linear_residuals(likelihood, y, point, old, new, expansion.order)
         else:
             change = _residuals(likelihood, expansion, position, proposed, rows)
+        return change / self.temperature.astype(change.dtype)
+
+    def log_ratios_of_moves(self, positions: PyTree, proposed: PyTree, rows: PyTree) -> Real[Array, "moves rows"]:
+        """The same for several moves; for a linear predictor as one matrix product."""
+        likelihood, expansion = self.log_likelihood, self.expansion
+        if not isinstance(likelihood, LinearPredictor):
+            return jax.vmap(self.log_ratios, in_axes=(0, 0, None))(positions, proposed, rows)
+        centre = expansion.centre
+        x, y = (jnp.asarray(rows[name], centre.dtype) for name in ("x", "y"))
+        seen = jnp.concatenate([centre[None], positions - centre[None], proposed - centre[None]]) @ x.T
+        old, new = jnp.split(seen[1:], 2)
+        change = jax.vmap(partial(_linear_residuals, likelihood, y, seen[0], order=expansion.order))(old, new)
         return change / self.temperature.astype(change.dtype)
 
     def drift(self, position: PyTree) -> Real[Array, " d"]:
@@ -151,16 +168,11 @@ class ExpandedModel(Model):
         return prior + self.expansion.slope(flat) / self.temperature.astype(flat.dtype)
 
 
-def _linear_residuals(
-    likelihood: LinearPredictor, expansion: Expansion, position: Array, proposed: Array, rows: PyTree
-) -> Array:
-    """In closed form: a function of three inner products."""
-    centre = expansion.centre
-    x, y = (jnp.asarray(rows[name], centre.dtype) for name in ("x", "y"))
-    point, old, new = (row_products(x, along) for along in (centre, position - centre, proposed - centre))
+def _linear_residuals(likelihood: LinearPredictor, y: Array, point: Array, old: Array, new: Array, order: int) -> Array:
+    """In closed form: a function of three inner products, with the centre and with both distances from it."""
 
     def left(step: Array) -> Array:
-        return remainder(lambda z: likelihood.link(z, y), point, step, expansion.order)
+        return remainder(lambda z: likelihood.link(z, y), point, step, order)
 
     return left(new) - left(old)
 

@@ -5,7 +5,6 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.special
 from jaxtyping import Array, Real
 
 Elementwise = Callable[[Array], Array]
@@ -59,5 +58,7 @@ def _derivative(function: Elementwise) -> Elementwise:
 
 def _quadrature(order: int) -> tuple[list[float], list[float]]:
     """Nodes and weights of the mean over (0, 1) with density (order + 1) (1 - t)^order."""
+    import scipy.special
+
     nodes, weights = scipy.special.roots_jacobi(_NUM_NODES, order, 0)
     return ((1 + nodes) / 2).tolist(), (weights / np.sum(weights)).tolist()

@@ -9,6 +9,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, PyTree, Real
 
 from tallmc.numerics.arithmetic import matvec
+from tallmc.numerics.flat import as_device_array
 from tallmc.posterior import RowBounds, Rows, SmoothBounds
 
 _NUM_ANGLES = 32  # of the grid on which the reach of a rank-one bound is looked for; the rise between is added
@@ -32,27 +33,6 @@ def whitened_step(whiten: Array, centre: Array, old: Array, new: Array) -> White
     return WhitenedStep(matvec(whiten, new - old), matvec(whiten, (new - centre) + (old - centre)))
 
 
-def remainder_bounds(
-    bounds: SmoothBounds, order: int, centre: Array, whiten: np.ndarray, rows: Rows
-) -> "RemainderBounds | None":
-    """Bounds on what is left of each row's log ratio after a Taylor expansion; None if there are none.
-
-    Args:
-        bounds: On the rows' derivatives.
-        order: Of the expansion, 1 or 2.
-        centre: Where it was made, flat.
-        whiten: From distances to coordinates in which the posterior is about as wide in all directions. Distances
-            are measured in these, which makes bounds as tight for badly scaled columns as for standardised ones.
-        rows: All rows; they are read once.
-    """
-    constants = bounds.derivative_bounds(order + 1, rows, np.linalg.inv(whiten))
-    if constants is None:
-        return None
-    largest, mean = (jnp.asarray(value, centre.dtype) for value in (np.max(constants), np.mean(constants)))
-    whiten_ = jnp.asarray(whiten, centre.dtype)
-    return RemainderBounds(source=bounds, centre=centre, whiten=whiten_, largest=largest, mean=mean, order=order)
-
-
 class RemainderBounds(RowBounds):
     """What a Taylor expansion at `centre` can leave of a row's log ratio.
 
@@ -66,6 +46,30 @@ class RemainderBounds(RowBounds):
     largest: Real[Array, ""]
     mean: Real[Array, ""]
     order: int = eqx.field(static=True)
+
+    @property
+    def proven(self) -> bool:
+        """If the bounds on the derivatives are."""
+        return self.source.proven
+
+    @classmethod
+    def of(
+        cls, source: SmoothBounds, order: int, centre: np.ndarray, whiten: np.ndarray, constants: np.ndarray
+    ) -> "RemainderBounds":
+        """Bounds on what is left of each row's log ratio.
+
+        Args:
+            source: Bounds on the rows' derivatives.
+            order: Of the expansion, 1 or 2.
+            centre: Where it was made, flat.
+            whiten: From distances to coordinates in which the posterior is about as wide in all directions. Distances
+                are measured in these, which makes bounds as tight for badly scaled columns as for standardised ones.
+            constants: Of all rows, as `constants` gives them.
+        """
+        dtype = centre.dtype
+        largest, mean = (as_device_array(value, dtype) for value in (constants.max(), constants.mean(dtype=float)))
+        point, whiten_ = as_device_array(centre), as_device_array(whiten, dtype)
+        return cls(source=source, centre=point, whiten=whiten_, largest=largest, mean=mean, order=order)
 
     def constants(self, rows: Rows) -> np.ndarray:
         """Largest derivatives of the order after the expansion's, in units of the whitened coordinates."""

@@ -3,16 +3,14 @@
 from typing import NamedTuple
 
 import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 from jaxtyping import PyTree, Real
 
 from tallmc.control_variates.expansion import ExpandedModel, Expansion, covariance_factor
-from tallmc.control_variates.remainder_bounds import remainder_bounds
+from tallmc.control_variates.remainder_bounds import RemainderBounds
+from tallmc.numerics.flat import flatten
 from tallmc.posterior import Posterior, SmoothBounds
-from tallmc.posterior.passes import likelihood_sums
+from tallmc.posterior.passes import likelihood_sums, prior_derivatives
 
 
 class Controlled(NamedTuple):
@@ -22,11 +20,13 @@ class Controlled(NamedTuple):
         model: What chains are shown.
         precision: Second derivative of minus the log density at the expansion's centre, in float64.
         rows_read: Rows that it took.
+        constants: Of the rows' bounds, if there are any.
     """
 
     model: ExpandedModel
     precision: Real[np.ndarray, "d d"]
     rows_read: int
+    constants: Real[np.ndarray, " rows"] | None = None
 
 
 class Taylor(eqx.Module):
@@ -68,22 +68,34 @@ class Taylor(eqx.Module):
             posterior: What to expand.
             at: Where.
         """
-        model, rows = posterior.model, posterior.rows
-        flat, unravel = ravel_pytree(jax.tree.map(jnp.asarray, at))
-        unbounded = eqx.tree_at(lambda m: m.bounds, model, None, is_leaf=lambda leaf: leaf is None)
-        _, gradient, hessian = likelihood_sums(unbounded, unravel, flat, rows, curvature=True)
+        flat, unravel = flatten(at)
+        _, gradient, hessian = likelihood_sums(posterior.model, unravel, flat, posterior.rows, curvature=True)
         assert hessian is not None
+        controlled = self.expand_known(posterior, at, gradient, hessian)
+        return controlled._replace(rows_read=controlled.rows_read + posterior.num_rows)
+
+    def expand_known(self, posterior: Posterior, at: PyTree, gradient: np.ndarray, hessian: np.ndarray) -> Controlled:
+        """The same where somebody has summed up the derivatives already.
+
+        Args:
+            posterior: What to expand.
+            at: Where.
+            gradient: Of the log likelihood of all rows there, before temperature, in float64.
+            hessian: The same of the second derivative.
+        """
+        model, rows = posterior.model, posterior.rows
+        flat, unravel = flatten(at)
         if not (np.all(np.isfinite(gradient)) and np.all(np.isfinite(hessian))):
             raise ValueError(
                 "the log likelihood has no finite first and second derivatives where it is to be expanded; choose "
                 "another place with tm.Taylor(at=...), or sample without a control variate"
             )
-        prior = jax.hessian(lambda p: jnp.asarray(model.log_prior(unravel(p)), flat.dtype))(flat)
-        precision = -hessian / float(model.temperature) - np.asarray(prior, float)
+        precision = -hessian / float(model.temperature) - prior_derivatives(model, unravel, flat)[2]
         expansion = Expansion.of(self.order, flat, gradient, hessian, precision)
-        bounds, rows_read = None, model.num_rows
+        bounds, constants, rows_read = None, None, 0
         if isinstance(model.bounds, SmoothBounds) and covariance_factor(precision) is not None:
-            whiten = np.asarray(expansion.whiten, float)
-            bounds = remainder_bounds(model.bounds, self.order, flat, whiten, rows)
-            rows_read += model.num_rows
-        return Controlled(ExpandedModel(model, expansion, bounds), precision, rows_read)
+            whiten, rows_read = np.asarray(expansion.whiten, float), model.num_rows
+            constants = model.bounds.derivative_bounds(self.order + 1, rows, np.linalg.inv(whiten))
+            if constants is not None:
+                bounds = RemainderBounds.of(model.bounds, self.order, flat, whiten, constants)
+        return Controlled(ExpandedModel(model, expansion, bounds), precision, rows_read, constants)

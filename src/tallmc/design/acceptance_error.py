@@ -5,8 +5,6 @@ import functools
 
 import numpy as np
 from jaxtyping import ArrayLike
-from scipy.interpolate import CubicSpline
-from scipy.special import ndtri
 
 from tallmc.acceptance.sequential_test import check_boundary, check_epsilon, check_first_fraction, sequential_test
 
@@ -108,6 +106,9 @@ class _Curves:
     """Error and data use of a test as functions of mu_std, by splines."""
 
     def __init__(self, first_fraction: float, epsilon: float, boundary: float):
+        from scipy.interpolate import CubicSpline
+        from scipy.special import ndtri
+
         strictest = max(-float(ndtri(epsilon)), 0.0) * first_fraction ** (0.5 - boundary) if epsilon > 0 else 0.0
         self.furthest = (strictest + _LONGEST / 5) / np.sqrt(first_fraction)
         grid = np.linspace(0.0, np.arcsinh(self.furthest), _DRIFT_POINTS)

@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
-from scipy.optimize import brentq
 
 from tallmc.acceptance import AustereMH
 from tallmc.acceptance.sequential_test import sequential_test
@@ -172,6 +171,8 @@ def _candidates(
 
 def _largest_epsilon(max_error: float, error: Callable[[float], float]) -> float:
     """The epsilon at which the error is just within bounds, rounded down to three digits; the error grows with it."""
+    from scipy.optimize import brentq
+
     low, high = _EPSILONS
 
     def excess(log_epsilon: float) -> float:

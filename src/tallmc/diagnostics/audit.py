@@ -1,26 +1,35 @@
 """Were the decisions right? Steps of a run, decided again with all rows."""
 
 import dataclasses
-from typing import NamedTuple
+import math
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
-from scipy import stats
 
-from tallmc.diagnostics.moves import Moves
+from tallmc.acceptance.formulas import Formula
 from tallmc.feed import Feed, IndexedFeed, WeightedFeed
 from tallmc.kernel import Kernel, rule_feeds, rule_needs
 from tallmc.metropolis import Asked, MetropolisHastings
-from tallmc.numerics.keys import as_key, transition_keys
+from tallmc.numerics.keys import as_key, part_of, transition_keys
+from tallmc.numerics.programs import program, programs_ledger
 from tallmc.posterior import Model, RowBounds, Rows
-from tallmc.posterior.passes import log_ratio_blocks
+from tallmc.posterior.passes import add_up, in_parts, prepare_parts
+from tallmc.posterior.resident import Column
 from tallmc.run import Run
-from tallmc.run.chain import Chain, Problem, observe_until_decided
+from tallmc.run.chain import Chain, Problem, observe_until_decided, start_chain
 
-_REPLAYS = 200
+_REPLAYS = 100  # fresh tests of a step at most: a frequency is then known to 0.05, and 64 of them to less than 0.01
+_STEPS = 64
+# Of a run of exact tests whose bounds were proven. Nothing is left to find but faults of the arithmetic, and these show
+# in most steps: a fault in one step of three is found 19 times in 20.
+_STEPS_OF_PROVEN = 8
+_AT_ONCE = 8  # steps that one pass over all rows looks at; after each such pass the audit may end
 _CONFIDENCE = 0.95
 
 
@@ -58,6 +67,9 @@ class Audit:
         )
 
 
+_Key = tuple[Array, Array | np.ndarray]  # a key, and a number to fold in
+
+
 class _Steps(NamedTuple):
     """Steps of a run as they were: what the rule was asked, and what came of it."""
 
@@ -65,15 +77,17 @@ class _Steps(NamedTuple):
     accepted: np.ndarray
 
 
-def audit(run: Run, num_steps: int = 64, rng_key: int | Array = 0) -> Audit:
+def audit(run: Run, num_steps: int = _STEPS, rng_key: int | Array = 0, *, seconds: float = math.inf) -> Audit:
     """Decides randomly chosen steps of a run again, with all rows, and says how often the run was wrong.
 
     Proposals are drawn again from the keys of the run, so these are the very steps that its chains were asked about.
 
     Args:
         run: A run of `tm.MetropolisHastings`, or of kernels made of such.
-        num_steps: Steps to look at, shared out among the parts of a kernel; each costs all rows.
+        num_steps: Steps to look at, shared out among the parts of a kernel. One pass over all rows looks at eight.
         rng_key: Chooses the steps.
+        seconds: After which no further pass is begun: the audit then rests on the steps so far. Steps are looked at in
+            random order, so those are as good a sample.
 
     Returns:
         The error with an interval, and what it rests on.
@@ -98,61 +112,152 @@ def audit(run: Run, num_steps: int = 64, rng_key: int | Array = 0) -> Audit:
             raise ValueError(f"audit looks at runs of MetropolisHastings, not of {type(part).__name__}")
         if part.proposal.needs is not None:
             raise ValueError(f"audit cannot replay {type(part.proposal).__name__}, which reads rows to propose")
-    share = -(-num_steps // len(parts))
-    found = [_audit_part(run, number, part, share, rng_key) for number, part in enumerate(parts)]  # pyright: ignore
+    share, until = -(-num_steps // len(parts)), _clock() + seconds
+    found = [_audit_part(run, number, share, rng_key, until) for number in range(len(parts))]
     if len(found) == 1:
         return found[0]
     worst = max(found, key=lambda one: (one.interval[0], one.error_rate))
     return dataclasses.replace(worst, rows_read=sum(one.rows_read for one in found), parts=tuple(found))
 
 
-def _audit_part(run: Run, number: int, kernel: MetropolisHastings, num_steps: int, rng_key: int | Array) -> Audit:
-    steps = _replay(run, number, num_steps, rng_key)
-    question = steps.asked.question
-    moves = Moves(question.position, question.proposed, np.asarray(question.offset, float))
-    model, rows, promise = run.session.model, run.posterior.rows, kernel.rule.promise
-    feed = rule_feeds(run.session.kernel, run.feed)[number]
-    by_bounds = rule_needs(kernel).row_bounds
-    totals, beyond = _on_all_rows(model, rows, moves, feed if by_bounds else None)
-    tempered = totals * promise.inverse_temperature(model.num_rows)
-    probability = np.asarray(promise.formula.probability(jnp.asarray(tempered + moves.offset)), float)
-    possible = np.asarray(steps.asked.possible) & np.isfinite(totals)
-    probability = np.where(possible, probability, 0.0)
-    rows_read = len(totals) * model.num_rows
-    if by_bounds:
-        measured, errors = "share of steps at which a row breaks its bound", beyond
-        error_rate, interval = float(np.mean(errors)), _share_interval(errors)
+def _clock() -> float:
+    """Seconds that are not spent on compiling, which is paid once."""
+    return time.perf_counter() - programs_ledger().elapsed
+
+
+def steps_worth_auditing(kernel: Kernel, model: Model) -> int:
+    """How many steps of an automatic run are looked at: fewer where there is less to find."""
+    proven = isinstance(model.bounds, RowBounds) and model.bounds.proven
+    exact = all(rule_needs(part).row_bounds for part in kernel.parts())
+    return _STEPS_OF_PROVEN if proven and exact else _STEPS
+
+
+def audit_programs(
+    problem: Problem, rows: Rows, keys: Array, positions: PyTree, num_draws: int
+) -> tuple[Callable[[], None], ...]:
+    """What to call to compile what the audit of a run needs, before there is a run; for kernels without members.
+
+    Args:
+        problem: What the run will be about.
+        rows: All rows.
+        keys: Of the chains.
+        positions: Where the chains start.
+        num_draws: Of each chain.
+    """
+    kernel, model = problem.kernel, problem.model
+    count = min(steps_worth_auditing(kernel, model), keys.shape[0] * (num_draws - 1))
+    if count < 1 or not isinstance(kernel, MetropolisHastings):
+        return ()
+
+    def of(tree: PyTree, length: int) -> PyTree:
+        return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((length, *leaf.shape[1:]), leaf.dtype), tree)
+
+    states = _start.like(problem, keys, positions)
+    given = of(keys, count), of(positions, count), of(states, count), jax.ShapeDtypeStruct((count,), np.int32)
+    some = min(count, _AT_ONCE)
+    asked = of(_ask.like(kernel, model, 0, *given), some)
+
+    def on_all_rows() -> None:
+        by_bounds = rule_needs(kernel).row_bounds
+        scales = problem.feed.scales if by_bounds and isinstance(problem.feed, WeightedFeed) else None
+        reach = asked.question.reach if by_bounds else jax.ShapeDtypeStruct((some,), np.float32)
+        pass_ = partial(_totals.prepare, model, asked.question.position, asked.question.proposed, reach)
+        prepare_parts(pass_, rows, beside=scales)
+        _by_formula.prepare(kernel.rule.promise.formula, jax.ShapeDtypeStruct((some,), jnp.result_type(float)), asked)
+
+    def again() -> None:
+        if not (rule_needs(kernel).row_bounds or kernel.rule.promise.draws_level):
+            key = jax.ShapeDtypeStruct((), keys.dtype), jax.ShapeDtypeStruct((), np.uint32)
+            _decide.prepare(_replayed(problem, kernel, rows), asked, key, some, _num_replays(kernel, model.num_rows))
+
+    return partial(_ask.prepare, kernel, model, 0, *given), again, on_all_rows
+
+
+class _Found(NamedTuple):
+    """Of steps that were decided again, an array each.
+
+    Args:
+        log_ratio: Acceptance ratio by all rows, without what makes a step impossible.
+        probability: Chance to accept that follows.
+        error: Whether the step was wrong, or for Barker's kind the frequency in fresh tests.
+    """
+
+    log_ratio: np.ndarray
+    probability: np.ndarray
+    error: np.ndarray
+
+
+def _audit_part(run: Run, number: int, num_steps: int, rng_key: int | Array, until: float) -> Audit:
+    steps, kernel = _replay(run, number, num_steps, rng_key), run.session.kernel.parts()[number]
+    assert isinstance(kernel, MetropolisHastings)
+    count, rows_read, parts = len(steps.accepted), 0, []
+    replays = _num_replays(kernel, run.session.model.num_rows)
+    for first in range(0, count, _AT_ONCE):
+        some = part_of(steps, slice(first, first + _AT_ONCE))
+        found, rows = _look(run, number, kernel, some, replays, (as_key(rng_key), np.asarray(2**31 + first, np.uint32)))
+        parts.append(found)
+        rows_read += rows
+        if _clock() > until:
+            break
+    ratios, probability, errors = (np.concatenate(column) for column in zip(*parts, strict=True))
+    promise = kernel.rule.promise
+    if rule_needs(kernel).row_bounds:
+        measured = "share of steps at which a row breaks its bound"
     elif promise.draws_level:
         measured = "share of decisions that all rows would reverse"
-        level = jax.vmap(promise.formula.level)(steps.asked.key_rule, question.offset)
-        errors = ((totals > np.asarray(level)) & possible) != steps.accepted
-        error_rate, interval = float(np.mean(errors)), _share_interval(errors)
     else:
         measured = "root mean square error of the chance to accept"
-        frequency, replays, extra = _decide_again(run, number, kernel, feed, steps, rng_key)
-        error_rate, interval = _root_mean_square(frequency, probability, replays)
+        rate, interval = _root_mean_square(errors, probability, replays)
+        return Audit(rate, interval, measured, ratios, probability, steps.accepted[: len(errors)], rows_read)
+    interval = _share_interval(errors)
+    return Audit(
+        float(np.mean(errors)), interval, measured, ratios, probability, steps.accepted[: len(errors)], rows_read
+    )
+
+
+def _look(
+    run: Run, number: int, kernel: MetropolisHastings, steps: _Steps, replays: int, key: _Key
+) -> tuple[_Found, int]:
+    """Decides a few steps again, and counts the rows that it took."""
+    model, promise, question = run.session.model, kernel.rule.promise, steps.asked.question
+    feed = rule_feeds(run.session.kernel, run.feed)[number]
+    by_bounds = rule_needs(kernel).row_bounds
+    totals, beyond = _on_all_rows(model, run.posterior.rows, steps, feed if by_bounds else None)
+    rows_read = len(totals) * model.num_rows
+    ratio = totals * promise.inverse_temperature(model.num_rows) + np.asarray(question.offset, float)
+    probability, level = (np.asarray(part, float) for part in _by_formula(promise.formula, ratio, steps.asked))
+    possible = np.asarray(steps.asked.possible) & np.isfinite(totals)
+    if by_bounds:
+        error = beyond
+    elif promise.draws_level:
+        error = ((totals > level) & possible) != steps.accepted
+    else:
+        error, extra = _decide_again(run, number, kernel, feed, steps, replays, key)
         rows_read += extra
-    return Audit(error_rate, interval, measured, tempered + moves.offset, probability, steps.accepted, rows_read)
+    return _Found(ratio, np.where(possible, probability, 0.0), error), rows_read
+
+
+@program
+def _by_formula(formula: Formula, log_ratio: Array, asked: Asked) -> tuple[Array, Array]:
+    """The chance to accept, and the level that the rule drew."""
+    levels = jax.vmap(formula.level)(asked.key_rule, asked.question.offset)
+    return formula.probability(log_ratio.astype(levels.dtype)), levels
 
 
 def _replay(run: Run, number: int, num_steps: int, rng_key: int | Array) -> _Steps:
-    """Asks the questions of the run again, from the positions and keys that they had."""
+    """Asks the questions of the run again, from the positions and keys that they had, in random order."""
     generator = np.random.default_rng(np.asarray(jax.random.key_data(as_key(rng_key))))
     steps = np.arange(run.num_chains * (run.num_draws - 1))
     if "part" in run.stats:
         steps = steps[run.stats["part"][:, 1:].ravel() == number]
         if not len(steps):
             raise ValueError(f"audit found no step of part {number} of the kernel; draw more")
-    which = np.sort(generator.choice(steps, min(num_steps, len(steps)), replace=False))
+    which = generator.choice(steps, min(num_steps, len(steps)), replace=False)
     chain, draw = which // (run.num_draws - 1), 1 + which % (run.num_draws - 1)
-    positions, after = (
-        jax.tree.map(lambda leaf, at=at: jnp.asarray(leaf[chain, at]), run.samples) for at in (draw - 1, draw)
-    )
-    kernel = run.session.kernel
-    rests = jax.vmap(kernel.abandon)(run.chains.state)
-    keys, rests = jax.tree.map(lambda leaf: leaf[chain], (run.chains.key, rests))
-    times = jnp.asarray(run.num_warmup + draw, jnp.int32)
-    asked = _ask(kernel, run.session.model, number, keys, positions, rests, times)
+    positions, after = (jax.tree.map(lambda leaf, at=at: leaf[chain, at], run.samples) for at in (draw - 1, draw))
+    kernel, (keys, states) = run.session.kernel, part_of((run.chains.key, run.chains.state), chain)
+    times = np.asarray(run.num_warmup + draw, np.int32)
+    asked = _ask(kernel, run.session.model, number, keys, positions, states, times)
     accepted = run.stats["accepted"][chain, draw]
     for before, new, again in zip(
         *(jax.tree.leaves(tree) for tree in (positions, after, asked.question.proposed)), strict=True
@@ -164,57 +269,89 @@ def _replay(run: Run, number: int, num_steps: int, rng_key: int | Array) -> _Ste
     return _Steps(asked, accepted)
 
 
-@eqx.filter_jit
+@program
+def _start(problem: Problem, keys: Array, positions: PyTree) -> PyTree:
+    """States of chains before their first round; asked for their shapes only."""
+    return jax.vmap(lambda key, position: start_chain(problem, key, position))(keys, positions).state
+
+
+@program
 def _ask(
-    kernel: Kernel, model: Model, number: int, keys: Array, positions: PyTree, rests: PyTree, times: Array
+    kernel: Kernel, model: Model, number: int, keys: Array, positions: PyTree, states: PyTree, times: Array
 ) -> Asked:
-    def one(key: Array, position: PyTree, rest: PyTree, time: Array) -> Asked:
+    def one(key: Array, position: PyTree, state: PyTree, time: Array) -> Asked:
         key_kernel, _ = transition_keys(key, time)
-        part, key_part, rest_part = kernel.turn_of(number, key_kernel, kernel.moved(rest, position))
+        rest = kernel.moved(kernel.abandon(state), position)
+        part, key_part, rest_part = kernel.turn_of(number, key_kernel, rest)
         assert isinstance(part, MetropolisHastings)
         return part.ask(key_part, rest_part, model, time)
 
     with jax.default_matmul_precision("highest"):
-        return jax.vmap(one)(keys, positions, rests, times)
+        return jax.vmap(one)(keys, positions, states, times)
 
 
-def _on_all_rows(model: Model, rows: Rows, moves: Moves, feed: Feed | None) -> tuple[np.ndarray, np.ndarray]:
-    """Log ratio of all rows, and whether some row breaks the bound that the feed draws it by, for each move."""
-    totals, worst, start = np.zeros(len(moves.offset)), np.zeros(len(moves.offset)), 0
-    constants = None
+def _on_all_rows(model: Model, rows: Rows, steps: _Steps, feed: Feed | None) -> tuple[np.ndarray, np.ndarray]:
+    """Log ratio of all rows, and whether some row breaks the bound that the feed draws it by, for each step."""
+    question = steps.asked.question
+    scales, reach = None, np.zeros(len(steps.accepted), np.float32)
     if isinstance(feed, WeightedFeed):
-        assert isinstance(model.bounds, RowBounds)
-        constants = np.maximum(float(model.bounds.mean) * feed.weights, np.finfo(np.float32).tiny)
-    for values in log_ratio_blocks(model, rows, moves.position, moves.proposed):
-        totals += values.sum(axis=1)
-        if constants is not None:
-            worst = np.maximum(worst, np.max(np.abs(values) / constants[start : start + values.shape[1]], axis=1))
-        start += values.shape[1]
-    if constants is None:
-        return totals, np.zeros(len(totals), bool)
-    reach = jax.vmap(model.bounds.reach)(moves.position, moves.proposed)
-    return totals, worst * float(model.temperature) > 1.001 * np.asarray(reach, float)
+        scales, reach = feed.scales, question.reach
+    pass_ = partial(_totals, model, question.position, question.proposed, reach)
+    totals, broken = in_parts(pass_, rows, beside=scales)
+    return totals, broken > 0
+
+
+@program
+def _totals(model: Model, position: PyTree, proposed: PyTree, reach: Array, *where: Any) -> Any:
+    """Of each step, all rows' log ratio, and how many rows say more than they can."""
+
+    def of_block(rows: PyTree, valid: Array) -> tuple[Array, Array]:
+        weighed = isinstance(where[0], tuple) and len(where[0]) == 2 and isinstance(where[0][1], Column)
+        rows, scales = rows if weighed else (rows, None)
+        ratios = jnp.where(valid[None], model.log_ratios_of_moves(position, proposed, rows), 0)
+        broken = jnp.zeros_like(ratios)
+        if scales is not None:
+            # A row may say as much as its weight, one over its scale; rows that are never drawn say nothing.
+            allowed = 1.001 * (model.bounds.mean.astype(reach.dtype) * reach)[:, None]
+            said = jnp.abs(ratios) * model.temperature.astype(ratios.dtype)
+            loud = jnp.where(scales[None] == 0, said > jnp.finfo(said.dtype).tiny, said * scales[None] > allowed)
+            broken = loud.astype(ratios.dtype)
+        return jnp.sum(ratios, axis=1), jnp.sum(broken, axis=1)
+
+    return add_up(of_block, *where)
+
+
+def _num_replays(kernel: MetropolisHastings, num_rows: int) -> int:
+    """Fresh tests of each step: about as many as read all rows once. The same for every run, so that none compiles."""
+    return int(np.clip(num_rows / rule_needs(kernel).batch_size, 2, _REPLAYS))
 
 
 def _decide_again(
-    run: Run, number: int, kernel: MetropolisHastings, feed: Feed, steps: _Steps, rng_key: int | Array
-) -> tuple[np.ndarray, int, int]:
-    """How often the rule accepts each step in fresh tests; how many tests that are, and the rows that they read."""
-    model, rows = run.session.model, run.posterior.rows
-    typical = max(float(run.part_stats(number)["rows"].mean()), 1.0)
-    replays = int(np.clip(model.num_rows / typical, 2, _REPLAYS))
-    if not isinstance(feed, WeightedFeed):  # any other needs its rows shuffled; a fresh order for each test needs not
-        feed = IndexedFeed(model.num_rows, rule_needs(kernel).batch_size)
-    problem = Problem(kernel, model, feed, feed.arrange(rows, 0), jnp.int32(0))
+    run: Run,
+    number: int,
+    kernel: MetropolisHastings,
+    feed: Feed,
+    steps: _Steps,
+    replays: int,
+    key: _Key,
+) -> tuple[np.ndarray, int]:
+    """How often the rule accepts each step in fresh tests, and the rows that they read."""
+    problem = _replayed(Problem(kernel, run.session.model, feed, None, np.int32(0)), kernel, run.posterior.rows)
     count = len(steps.accepted)
-    which = jnp.repeat(jnp.arange(count), replays)
-    keys = jax.random.split(jax.random.fold_in(as_key(rng_key), 2**31), count * replays)
-    accepted, seen = _decide(problem, steps.asked, which, keys)
-    return np.asarray(accepted).reshape(count, replays).mean(axis=1), replays, int(np.asarray(seen).sum(dtype=np.int64))
+    accepted, seen = _decide(problem, steps.asked, key, count, replays)
+    return np.asarray(accepted).reshape(count, replays).mean(axis=1), int(np.asarray(seen).sum(dtype=np.int64))
 
 
-@eqx.filter_jit
-def _decide(problem: Problem, asked: Asked, which: Array, keys: Array) -> tuple[Array, Array]:
+def _replayed(problem: Problem, kernel: MetropolisHastings, rows: Rows) -> Problem:
+    """The same with rows in a fresh order for each test, which wants no shuffled copy of them."""
+    feed = problem.feed
+    if not isinstance(feed, WeightedFeed):
+        feed = IndexedFeed(rows.num_rows, rule_needs(kernel).batch_size)
+    return Problem(kernel, problem.model, feed, feed.arrange(rows, 0), np.int32(0))
+
+
+@program
+def _decide(problem: Problem, asked: Asked, key: _Key, count: int, replays: int) -> tuple[Array, Array]:
     kernel = problem.kernel
     assert isinstance(kernel, MetropolisHastings)
 
@@ -227,25 +364,35 @@ def _decide(problem: Problem, asked: Asked, which: Array, keys: Array) -> tuple[
         chain, _, _ = observe_until_decided(problem, chain, jnp.int32(2**31 - 1))
         return kernel.decide(chain.state), chain.state.rows
 
+    which = jnp.repeat(jnp.arange(count), replays, total_repeat_length=count * replays)
+    # On a CPU one after the other, so that no test waits for a longer one; elsewhere width counts for more.
+    at_once = None if jax.default_backend() == "cpu" else 1024
+    keys = jax.random.split(jax.random.fold_in(*key), count * replays)
     with jax.default_matmul_precision("highest"):
-        return jax.lax.map(one, (which, keys), batch_size=256)
+        return jax.lax.map(one, (which, keys), batch_size=at_once)
 
 
 def _share_interval(errors: np.ndarray) -> tuple[float, float]:
     """Clopper and Pearson's interval for the share of errors, which holds for few steps and for none wrong."""
-    interval = stats.binomtest(int(errors.sum()), len(errors)).proportion_ci(_CONFIDENCE)
-    return float(interval.low), float(interval.high)
+    from scipy.special import betaincinv
+
+    wrong, count, tail = int(errors.sum()), len(errors), (1 - _CONFIDENCE) / 2
+    low = betaincinv(wrong, count - wrong + 1, tail) if wrong > 0 else 0.0
+    high = betaincinv(wrong + 1, count - wrong, 1 - tail) if wrong < count else 1.0
+    return float(low), float(high)
 
 
 def _root_mean_square(
     frequency: np.ndarray, probability: np.ndarray, replays: int
 ) -> tuple[float, tuple[float, float]]:
     """Of the distance between both, less what a frequency of few tests adds by itself."""
+    from scipy.special import ndtri
+
     squares = (frequency - probability) ** 2 - frequency * (1 - frequency) / (replays - 1)
     # Squares that happen to lie close together do not prove more than as many frequencies of a perfect rule would.
     by_chance = np.sqrt(2 * np.sum((probability * (1 - probability) / replays) ** 2)) / len(squares)
     mean = max(squares.mean(), 0.0)
-    error = max(stats.sem(squares), by_chance) if len(squares) > 1 else 1.0
-    low, high = mean + np.asarray(stats.norm.interval(_CONFIDENCE)) * error
-    rate, least, most = (float(np.sqrt(max(value, 0.0))) for value in (mean, low, high))
+    standard_error = np.std(squares, ddof=1) / np.sqrt(len(squares)) if len(squares) > 1 else 1.0
+    margin = ndtri((1 + _CONFIDENCE) / 2) * max(standard_error, by_chance)
+    rate, least, most = (float(np.sqrt(max(value, 0.0))) for value in (mean, mean - margin, mean + margin))
     return rate, (least, most)

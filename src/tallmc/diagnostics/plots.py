@@ -7,7 +7,6 @@ import math
 import warnings
 from typing import Any
 
-import arviz_base
 import numpy as np
 
 from tallmc.kernel import rule_needs
@@ -63,6 +62,8 @@ def coordinates(run: Run) -> dict[str, np.ndarray]:
 def trace_plot(run: Run) -> str:
     """Draws one after the other, a colour a chain."""
     plots = import_plotting()
+    import arviz_base
+
     named = coordinates(run)
     step = math.ceil(run.num_draws / _MOST_TRACE_POINTS)
     thinned = arviz_base.from_dict({"posterior": named}).isel(draw=slice(None, None, step))
@@ -79,6 +80,7 @@ def trace_plot(run: Run) -> str:
 def marginal_plot(runs: dict[str, Run]) -> str:
     """Densities of the same coordinates in all runs."""
     plots = import_plotting()
+    import arviz_base
     from matplotlib.lines import Line2D
 
     names = list(coordinates(next(iter(runs.values()))))

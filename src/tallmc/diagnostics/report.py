@@ -10,6 +10,7 @@ from typing import Any
 from tallmc.console.progress import few
 from tallmc.diagnostics import plots
 from tallmc.run.result import Run
+from tallmc.run.summary import timing_text
 
 _STYLE = """
 :root { --ink: #1f2328; --soft: #57606a; --line: #d8dee4; --tint: #f6f8fa; --accent: #0072b2; }
@@ -61,6 +62,7 @@ _COST_LINES: dict[str, Callable[[Run], str]] = {
     "rows per test, most": lambda run: f"{run.summary().costs['rows_max']:,.0f}",
     "share of all rows read by a test": lambda run: f"{100 * run.summary().costs['share_of_rows']:.3g} %",
     "tests that read all rows": lambda run: f"{100 * run.summary().costs['used_all_rows']:.3g} %",
+    "time of the call": lambda run: timing_text(run.timing) if run.timing else "not kept",
     "likelihood evaluations per effective draw": lambda run: f"{run.summary().costs['evaluations_per_ess']:,.0f}",
     "estimated error of an acceptance probability": lambda run: (
         f"{run.summary().costs['error_mean']:.1e}" if "error_mean" in run.summary().costs else "none"

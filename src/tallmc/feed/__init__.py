@@ -4,7 +4,7 @@ from tallmc.feed.contract import ALL_ROWS, Drawn, Feed, Needs, Window
 from tallmc.feed.in_memory import InMemoryFeed
 from tallmc.feed.indexed import IndexedFeed
 from tallmc.feed.several import SeveralFeeds, Windows
-from tallmc.feed.weighted import WeightedFeed
+from tallmc.feed.weighted import RowWeights, WeightedFeed
 
 __all__ = [
     "ALL_ROWS",
@@ -13,6 +13,7 @@ __all__ = [
     "InMemoryFeed",
     "IndexedFeed",
     "Needs",
+    "RowWeights",
     "SeveralFeeds",
     "WeightedFeed",
     "Window",

@@ -5,6 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Real, UInt32
 
+from tallmc.numerics.flat import as_device_array
+from tallmc.posterior.resident import aligned_zeros
+
+_BLOCK = 2**18  # entries at a time, so that what is worked out of them takes little memory
+
 
 class AliasTable(eqx.Module):
     """Walker's alias table (1977; set up as in Vose, 1991).
@@ -29,10 +34,11 @@ class AliasTable(eqx.Module):
         """Sets up a table that draws row i in proportion to `weights[i]`; in NumPy, before anything is compiled."""
         if not (np.all(np.isfinite(weights)) and np.all(weights >= 0) and np.sum(weights) > 0):
             raise ValueError("weights must be finite, not negative, and not all zero")
-        share = weights / np.mean(weights)
-        other = np.arange(len(share), dtype=np.int32)
-        _pair_up(share, other)
-        return cls(jnp.asarray(np.minimum(share, 1), jnp.float32), jnp.asarray(other))
+        own_share, other = aligned_zeros(len(weights), np.float32), aligned_zeros(len(weights), np.int32)
+        np.divide(weights, np.mean(weights, dtype=float), out=own_share, casting="same_kind")
+        other[:] = np.arange(len(other))
+        _pair_up(own_share, other)
+        return cls(as_device_array(own_share), as_device_array(other))
 
     def draw(self, high: UInt32[Array, " k"], low: UInt32[Array, " k"]) -> Int[Array, " k"]:
         """Rows, from two random words each.
@@ -46,22 +52,36 @@ class AliasTable(eqx.Module):
 
 
 def _pair_up(share: np.ndarray, other: np.ndarray) -> None:
-    """Fills up every entry that has less than its share from one that has more, in place and all at once.
+    """Fills up every entry that has less than its share from one that has more, in place, in one sweep.
 
-    Rows that lack something are laid end to end, and so are the surpluses of the others; a lacking row takes from the
-    surplus that covers its end. What a surplus gives away beyond itself makes it lacking in the next round.
+    What light entries lack is laid end to end, and so are the surpluses of the heavy ones. A light entry takes all it
+    lacks from the heavy one whose surplus covers its end. So a heavy one may have to give a little more than it has,
+    namely what its predecessor has left over, and takes just that from its predecessor.
     """
-    pending = np.arange(len(share))
-    while True:
-        lacking, rich = pending[share[pending] < 1], pending[share[pending] > 1]
-        if not len(lacking) or not len(rich):
-            break
-        needs, surplus = np.cumsum(1 - share[lacking]), np.cumsum(share[rich] - 1)
-        giver = np.minimum(np.searchsorted(surplus, needs, side="left"), len(rich) - 1)
-        other[lacking] = rich[giver]
-        np.subtract.at(share, rich[giver], 1 - share[lacking])
-        pending = rich
-    share[pending] = np.maximum(share[pending], 1)
+    heavy = np.flatnonzero(share > 1).astype(np.int32)
+    lack = sum(np.sum(1 - block[block < 1], dtype=float) for block in _blocks(share))
+    if not len(heavy) or not lack > 0:
+        share[:] = 1
+        return
+    surplus = np.cumsum(share[heavy] - 1, dtype=float)
+    # Shares are rounded. Spread over all heavy entries that is nothing; left to the last it would be a whole entry.
+    surplus *= lack / surplus[-1]
+    given, before = np.zeros(len(heavy)), 0.0
+    for start, block in zip(range(0, len(share), _BLOCK), _blocks(share), strict=True):
+        light = np.flatnonzero(block < 1)
+        if len(light):
+            ends = before + np.cumsum(1 - block[light], dtype=float)
+            giver = np.minimum(np.searchsorted(surplus, ends), len(heavy) - 1)
+            other[start + light], given[giver], before = heavy[giver], ends, ends[-1]
+    np.maximum.accumulate(given, out=given)  # a heavy entry that gave to none
+    left_over = surplus - given
+    share[heavy] = 1
+    share[heavy[1:]] -= np.clip(left_over[:-1], 0, 1)
+    other[heavy[1:]] = heavy[:-1]
+
+
+def _blocks(array: np.ndarray) -> list[np.ndarray]:
+    return [array[start : start + _BLOCK] for start in range(0, len(array), _BLOCK)]
 
 
 def _times(high: Array, low: Array, size: int) -> tuple[Array, Array]:

@@ -3,8 +3,6 @@
 from typing import ClassVar
 
 import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree, UInt32
 
@@ -56,7 +54,7 @@ class InMemoryFeed(Feed):
         """Shuffles the rows, and repeats the first ones at the end so that no window has to wrap around."""
         order = np.random.default_rng(seed).permutation(self.num_rows)
         order = np.concatenate([order, order[: max(self.batch_size, widest) - 1]])
-        return jax.tree.map(jnp.asarray, rows.take(order))
+        return rows.in_order(order)
 
     def start(self, key: Array, every_row: PyTree = None) -> WindowCursor | RunCursor:
         """Cuts the ring of rows at a random place, and draws an order."""

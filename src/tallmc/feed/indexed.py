@@ -6,9 +6,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int, PyTree, UInt32
 
 from tallmc.feed.contract import Feed, Needs, Window, check_sizes
-from tallmc.posterior import Model, Rows
-
-_ROUNDS = 6
+from tallmc.numerics.permutation import NUM_KEYS, permuted
+from tallmc.posterior import Model, Rows, resident
 
 
 class _Cursor(eqx.Module):
@@ -43,12 +42,12 @@ class IndexedFeed(Feed):
     def arrange(self, rows: Rows, seed: int, widest: int = 0) -> PyTree:
         """Nothing to lay out: any row can be gathered."""
         del seed, widest
-        return jax.tree.map(jnp.asarray, rows.all())
+        return rows.on_device()
 
     def start(self, key: Array, every_row: PyTree = None) -> _Cursor:
         """Draws the keys of a fresh permutation."""
         del every_row
-        return _Cursor(jnp.int32(0), jax.random.bits(key, (_ROUNDS,), jnp.uint32))
+        return _Cursor(jnp.int32(0), jax.random.bits(key, (NUM_KEYS,), jnp.uint32))
 
     def advance(self, cursor: _Cursor) -> _Cursor:
         """Moves on along the permutation."""
@@ -58,29 +57,7 @@ class IndexedFeed(Feed):
         """Gathers the next rows of the permutation."""
         del round_
         ranks = cursor.seen + jnp.arange(self.batch_size, dtype=jnp.int32)
-        indices = self._permute(jnp.minimum(ranks, self.num_rows - 1).astype(jnp.uint32), cursor.round_keys)
-        rows = jax.tree.map(lambda leaf: leaf[indices.astype(jnp.int32)], stage)
+        indices = permuted(jnp.minimum(ranks, self.num_rows - 1).astype(jnp.uint32), self.num_rows, cursor.round_keys)
+        rows = resident.take(stage, indices)
         count = jnp.clip(self.num_rows - cursor.seen, 0, self.batch_size)
         return Window(rows, count, self.batch_size)
-
-    def _permute(self, ranks: Array, round_keys: Array) -> Array:
-        half_bits = max((self.num_rows - 1).bit_length() + 1, 2) // 2
-        low_mask = jnp.uint32(2**half_bits - 1)
-
-        def encrypt(number: Array) -> Array:
-            left, right = number >> jnp.uint32(half_bits), number & low_mask
-            for i in range(_ROUNDS):
-                left, right = right, left ^ (_mix(right ^ round_keys[i]) & low_mask)
-            return (left << jnp.uint32(half_bits)) | right
-
-        def walk(number: Array) -> Array:
-            return jnp.where(number < self.num_rows, number, encrypt(number))
-
-        return jax.lax.while_loop(lambda n: jnp.any(n >= self.num_rows), walk, encrypt(ranks))
-
-
-def _mix(word: Array) -> Array:
-    """The 32-bit finaliser of MurmurHash3: every input bit flips every output bit with probability one half."""
-    word = (word ^ (word >> jnp.uint32(16))) * jnp.uint32(0x85EBCA6B)
-    word = (word ^ (word >> jnp.uint32(13))) * jnp.uint32(0xC2B2AE35)
-    return word ^ (word >> jnp.uint32(16))

@@ -10,14 +10,43 @@ from jaxtyping import Array, Bool, Int, PyTree, Real, UInt32
 
 from tallmc.feed.alias import AliasTable
 from tallmc.feed.contract import Drawn, Feed, Needs, Window, check_sizes
+from tallmc.numerics.flat import as_device_array
 from tallmc.numerics.keys import words_from
-from tallmc.posterior import Model, RowBounds, Rows
+from tallmc.posterior import Model, RowBounds, Rows, resident
+from tallmc.posterior.resident import aligned_zeros
 
 
 class _Cursor(eqx.Module):
     key: Array
     seen: Int[Array, ""]
     every_row: Bool[Array, ""]
+
+
+class RowWeights(eqx.Module):
+    """How often each row is drawn, and what to multiply it by in return.
+
+    Args:
+        table: Draws rows in proportion to their weights.
+        scales: Mean weight over own weight; zero for rows that are never drawn.
+    """
+
+    table: AliasTable
+    scales: Real[Array, " num_rows"]
+
+    @classmethod
+    def of(cls, weights: Real[np.ndarray, " num_rows"]) -> "RowWeights":
+        """From one number for each row, not negative."""
+        # Rows that can say nothing at all: any row stands for them.
+        weights = weights if np.any(weights > 0) else np.ones_like(weights)
+        scales = aligned_zeros(len(weights), jnp.result_type(float))
+        np.divide(np.mean(weights, dtype=float), weights, out=scales, where=weights > 0, casting="same_kind")
+        return cls(AliasTable.of(weights), as_device_array(scales))
+
+    def drawn(self, generator: np.random.Generator, count: int) -> Int[np.ndarray, " count"]:
+        """So many rows, with replacement, on the host."""
+        own_share, other = np.asarray(self.table.own_share), np.asarray(self.table.other)
+        entry = generator.integers(len(other), size=count)
+        return np.where(generator.random(count) < own_share[entry], entry, other[entry])
 
 
 class WeightedFeed(Feed):
@@ -39,15 +68,12 @@ class WeightedFeed(Feed):
     table: AliasTable
     scales: Real[Array, " num_rows"]
 
-    def __init__(self, num_rows: int, batch_size: int, weights: Real[np.ndarray, " num_rows"]):
+    def __init__(self, num_rows: int, batch_size: int, weights: Real[np.ndarray, " num_rows"] | RowWeights):
         self.num_rows = num_rows
         self.batch_size = batch_size
         check_sizes(num_rows, batch_size)
-        # Rows that can say nothing at all: any row stands for them.
-        weights = weights if np.any(weights > 0) else np.ones(num_rows)
-        self.table = AliasTable.of(weights)
-        with np.errstate(divide="ignore"):
-            self.scales = jnp.asarray(np.where(weights > 0, np.mean(weights) / weights, 0), jnp.result_type(float))
+        known = weights if isinstance(weights, RowWeights) else RowWeights.of(weights)
+        self.table, self.scales = known.table, known.scales
 
     @property
     def weights(self) -> Real[np.ndarray, " num_rows"]:
@@ -70,7 +96,7 @@ class WeightedFeed(Feed):
     def arrange(self, rows: Rows, seed: int, widest: int = 0) -> PyTree:
         """Nothing to lay out: any row can be gathered."""
         del seed, widest
-        return jax.tree.map(jnp.asarray, rows.all())
+        return rows.on_device()
 
     def start(self, key: Array, every_row: PyTree = None) -> _Cursor:
         """A key for the rows of this test."""
@@ -85,7 +111,7 @@ class WeightedFeed(Feed):
         del round_
         # A branch, not a choice of two results: what comes out of it is computed once, not for each number of a row.
         indices = jax.lax.cond(cursor.every_row, lambda: self._in_order(cursor), lambda: self._drawn(cursor))
-        rows = jax.tree.map(lambda leaf: leaf[indices], stage)
+        rows = resident.take(stage, indices)
         left = jnp.clip(self.num_rows - cursor.seen, 0, self.batch_size)
         count = jnp.where(cursor.every_row, left, self.batch_size).astype(jnp.int32)
         scale = jnp.where(cursor.every_row, 1, self.scales[indices])

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Int, PyTree
 
 from tallmc.feed.contract import Window
+from tallmc.numerics.flat import as_device_array
 
 _MAX_STRIDES = 1024
 
@@ -39,7 +40,7 @@ class WindowOrder(eqx.Module):
 
     def __init__(self, num_rows: int, batch_size: int):
         self.num_rows, self.batch_size = num_rows, batch_size
-        self.strides = jnp.asarray(_coprime_strides(self._num_windows), jnp.int32)
+        self.strides = as_device_array(_coprime_strides(self._num_windows), np.int32)
 
     @property
     def _num_windows(self) -> int:

@@ -7,8 +7,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.sparse
 from jaxtyping import Array, ArrayLike, Real
+
+from tallmc.numerics.flat import as_device_array
 
 Numbers: TypeAlias = ArrayLike | Sequence[Any]
 """What NumPy can make an array of: arrays, numbers, and lists of them."""
@@ -31,7 +32,7 @@ def float_column(name: str, values: Numbers, num_axes: int) -> Array | np.ndarra
 
 def check_numbers(name: str, array: Array | np.ndarray, num_axes: int) -> None:
     """Raises `ValueError` unless the array holds numbers along as many axes."""
-    if array.ndim == 0 and array.dtype == object and scipy.sparse.issparse(array.item()):
+    if array.ndim == 0 and array.dtype == object and _is_sparse(array.item()):
         raise ValueError(f"{name} is sparse; pass {name}.toarray()")
     if array.shape[:1] == (0,):
         raise ValueError(f"{name} has no rows; pass at least one")
@@ -40,6 +41,12 @@ def check_numbers(name: str, array: Array | np.ndarray, num_axes: int) -> None:
         raise ValueError(f"{name} must be {kinds}, but its shape is {array.shape}; reshape it first")
     if array.dtype.kind not in "buif" and not jnp.issubdtype(array.dtype, jnp.floating):
         raise ValueError(f"{name} must hold numbers, not {array.dtype}; convert it to floats first")
+
+
+def _is_sparse(value: Any) -> bool:
+    import scipy.sparse
+
+    return scipy.sparse.issparse(value)
 
 
 def check_binary(y: Array | np.ndarray) -> None:
@@ -63,7 +70,7 @@ def positive_number(name: str, value: Numbers) -> Real[Array, ""]:
         >>> float(positive_number("noise_sd", 2))
         2.0
     """
-    number = jnp.asarray(value, jnp.result_type(float))
+    number = as_device_array(value, jnp.result_type(float))
     if number.shape != () or not (0 < float(number) < np.inf):
         raise ValueError(f"{name} must be one positive, finite number for all rows, got {value}")
     return number

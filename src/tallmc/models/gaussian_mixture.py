@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Array, Real
 
 from tallmc.models.columns import NormalPrior, Numbers, float_column
+from tallmc.numerics.flat import as_device_array
 from tallmc.posterior import Posterior
 from tallmc.posterior.bounds import Bounds
 
@@ -71,8 +72,8 @@ def gaussian_mixture(
     for name, values in (("component_variance", component_variance), ("prior_variance", variances)):
         if not (np.all(np.isfinite(values)) and np.all(np.asarray(values) > 0)):
             raise ValueError(f"{name} must be positive, got {values}")
-    likelihood = _LogLikelihood(jnp.asarray(component_variance, jnp.result_type(float)))
-    prior = NormalPrior(jnp.asarray(1 / variances, jnp.result_type(float)))
+    likelihood = _LogLikelihood(as_device_array(component_variance, jnp.result_type(float)))
+    prior = NormalPrior(as_device_array(1 / variances, jnp.result_type(float)))
     column = float_column("x", x, 1)
     lowest, highest = (float(column.min()), float(column.max())) if column.size else (0.0, 0.0)
     bounds = _Bounds(likelihood.variance, jnp.linspace(lowest, highest, _BOUND_POINTS, dtype=jnp.result_type(float)))

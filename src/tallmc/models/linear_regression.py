@@ -2,13 +2,12 @@
 
 from typing import ClassVar
 
-import jax.numpy as jnp
 from jaxtyping import Array, Real
 
 from tallmc.models.columns import Numbers, positive_number
 from tallmc.models.regression import regression, regression_columns
 from tallmc.posterior import Posterior
-from tallmc.posterior.linear_predictor import Link
+from tallmc.posterior.linear_predictor import Link, Outcomes, alike, number
 
 
 class NormalLink(Link):
@@ -19,17 +18,18 @@ class NormalLink(Link):
     """
 
     concave: ClassVar = True
+    proven: ClassVar = True
     noise_sd: Real[Array, ""]
 
     def __call__(self, z: Real[Array, "*rows"], y: Real[Array, "*rows"]) -> Real[Array, "*rows"]:
         """Log likelihood, up to a constant."""
         return -(((y - z) / self.noise_sd.astype(z.dtype)) ** 2) / 2
 
-    def largest_derivative(self, order: int, y: Real[Array, "*rows"]) -> Real[Array, "*rows"] | None:
+    def largest_derivative(self, order: int, y: Outcomes) -> Outcomes | None:
         """A parabola: no bound on the slope, one curvature, and nothing after it."""
         if order == 1:
             return None
-        return jnp.full_like(y, 0 if order == 3 else self.noise_sd**-2)
+        return alike(y, 0 if order == 3 else number(self.noise_sd) ** -2)
 
 
 def linear_regression(

@@ -5,7 +5,7 @@ from typing import ClassVar
 import jax.numpy as jnp
 from jaxtyping import Array, Real
 
-from tallmc.posterior.linear_predictor import Link
+from tallmc.posterior.linear_predictor import Link, Outcomes
 
 
 class LogLink(Link):
@@ -21,12 +21,13 @@ class LogLink(Link):
     """
 
     concave: ClassVar = True
+    proven: ClassVar = True
 
     def __call__(self, z: Real[Array, "*rows"], y: Real[Array, "*rows"]) -> Real[Array, "*rows"]:
         """Log likelihood of the count `y` at linear predictor `z`, without the constant `log(y!)`."""
         return y * z - jnp.exp(z)
 
-    def largest_derivative(self, order: int, y: Real[Array, "*rows"]) -> None:
+    def largest_derivative(self, order: int, y: Outcomes) -> None:
         """None for every order: an exponential has no largest derivative."""
         del order, y
         return None

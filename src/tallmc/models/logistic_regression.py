@@ -10,20 +10,21 @@ from jaxtyping import Array, Real
 from tallmc.models.columns import Numbers, check_binary
 from tallmc.models.regression import regression, regression_columns
 from tallmc.posterior import Posterior
-from tallmc.posterior.linear_predictor import Link
+from tallmc.posterior.linear_predictor import Link, Outcomes
 
 
 class LogisticLink(Link):
     """Outcomes 0 and 1: a row has log likelihood `y z - log(1 + exp(z))` at linear predictor `z`."""
 
     concave: ClassVar = True
+    proven: ClassVar = True
     binary: ClassVar = True
 
     def __call__(self, z: Real[Array, "*rows"], y: Real[Array, "*rows"]) -> Real[Array, "*rows"]:
         """Log likelihood, in the form that loses no digits where it is near zero."""
         return -jax.nn.softplus((1 - 2 * y) * z)
 
-    def largest_derivative(self, order: int, y: Real[Array, "*rows"]) -> float:
+    def largest_derivative(self, order: int, y: Outcomes) -> float:
         """The chance of a one lies between 0 and 1, its derivatives within 1/4 and sqrt(3) / 18."""
         del y
         return (1.0, 0.25, math.sqrt(3) / 18)[order - 1]

@@ -10,20 +10,21 @@ from jaxtyping import Array, Real
 from tallmc.models.columns import Numbers, check_binary
 from tallmc.models.regression import regression, regression_columns
 from tallmc.posterior import Posterior
-from tallmc.posterior.linear_predictor import Link
+from tallmc.posterior.linear_predictor import Link, Outcomes
 
 
 class ProbitLink(Link):
     """Outcomes 0 and 1: log likelihood `log Phi((2 y - 1) z)`, Phi being the standard normal distribution function."""
 
     concave: ClassVar = True
+    proven: ClassVar = True
     binary: ClassVar = True
 
     def __call__(self, z: Real[Array, "*rows"], y: Real[Array, "*rows"]) -> Real[Array, "*rows"]:
         """Log likelihood; it and its first three derivatives keep their digits in both tails."""
         return log_normal_cdf((2 * y - 1) * z)
 
-    def largest_derivative(self, order: int, y: Real[Array, "*rows"]) -> float | None:
+    def largest_derivative(self, order: int, y: Outcomes) -> float | None:
         """The slope grows with the distance of a surprise. The second derivative tends to -1 there; the third is
         largest at 1.0024, where it is 0.29572."""
         del y

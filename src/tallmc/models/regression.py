@@ -6,6 +6,7 @@ from jaxtyping import Array
 
 from tallmc.models.columns import NormalPrior, Numbers, float_column
 from tallmc.models.linear_bounds import LinearBounds
+from tallmc.numerics.flat import as_device_array
 from tallmc.posterior import Posterior, RowsInMemory
 from tallmc.posterior.linear_predictor import LinearPredictor, Link
 
@@ -25,7 +26,7 @@ def regression_columns(X: Numbers, y: Numbers) -> Columns:
 
 def regression(link: Link, columns: Columns, prior_precision: Numbers, temperature: float | Array) -> Posterior:
     """The posterior of one coefficient for each column."""
-    precision = jnp.asarray(prior_precision, jnp.result_type(float))
+    precision = as_device_array(prior_precision, jnp.result_type(float))
     num_columns = columns["x"].shape[1]
     if precision.shape not in ((), (num_columns,)):
         raise ValueError(
@@ -38,4 +39,4 @@ def regression(link: Link, columns: Columns, prior_precision: Numbers, temperatu
 
 def _is_bounded(link: Link) -> bool:
     """Whether some derivative has a bound, so that rules that need bounds can be used, at least with an expansion."""
-    return any(link.largest_derivative(order, jnp.ones(1)) is not None for order in (1, 2, 3))
+    return any(link.largest_derivative(order, np.ones(1, np.float32)) is not None for order in (1, 2, 3))

@@ -1,6 +1,7 @@
 """Robust regression: a number for each row, its linear predictor plus noise with heavy tails."""
 
 import math
+from typing import ClassVar
 
 import jax.numpy as jnp
 from jaxtyping import Array, Real
@@ -8,7 +9,7 @@ from jaxtyping import Array, Real
 from tallmc.models.columns import Numbers, positive_number
 from tallmc.models.regression import regression, regression_columns
 from tallmc.posterior import Posterior
-from tallmc.posterior.linear_predictor import Link
+from tallmc.posterior.linear_predictor import Link, Outcomes, alike, number
 
 
 class StudentLink(Link):
@@ -19,6 +20,7 @@ class StudentLink(Link):
         degrees_of_freedom: Of the noise. Changing them recompiles nothing.
     """
 
+    proven: ClassVar = True
     scale: Real[Array, ""]
     degrees_of_freedom: Real[Array, ""]
 
@@ -27,11 +29,12 @@ class StudentLink(Link):
         scale, degrees = self.scale.astype(z.dtype), self.degrees_of_freedom.astype(z.dtype)
         return -(degrees + 1) / 2 * jnp.log1p(((y - z) / scale) ** 2 / degrees)
 
-    def largest_derivative(self, order: int, y: Real[Array, "*rows"]) -> Real[Array, "*rows"]:
+    def largest_derivative(self, order: int, y: Outcomes) -> Outcomes:
         """In u and without the factor n + 1, derivatives are largest at u = 1, 0 and sqrt(2) - 1."""
         largest = (1 / 2, 1.0, (3 + 2 * math.sqrt(2)) / 4)[order - 1]
-        unit = self.scale * jnp.sqrt(self.degrees_of_freedom)
-        return jnp.full_like(y, (self.degrees_of_freedom + 1) * largest / unit**order)
+        degrees = number(self.degrees_of_freedom)
+        unit = number(self.scale) * degrees**0.5
+        return alike(y, (degrees + 1) * largest / unit**order)
 
 
 def robust_regression(

@@ -13,24 +13,24 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.extend.random import define_prng_impl
-from jaxtyping import Array, Int, UInt32
+from jaxtyping import Array, Int, PyTree, UInt32
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA
 _TAG = "utf"
 
 
-def _threefry(key: Array, high: Array, low: Array) -> tuple[Array, Array]:
-    """Threefry-2x32 with 20 rounds (Salmon et al., 2011), unrolled."""
-    schedule = (key[0], key[1], key[0] ^ key[1] ^ jnp.uint32(_PARITY))
+def _threefry(key: Any, high: Any, low: Any) -> tuple[Any, Any]:
+    """Threefry-2x32 with 20 rounds (Salmon et al., 2011), unrolled; of NumPy's arrays on the host."""
+    schedule = (key[0], key[1], key[0] ^ key[1] ^ np.uint32(_PARITY))
     x0, x1 = high + schedule[0], low + schedule[1]
     for group in range(5):
         for rotation in _ROTATIONS[group % 2]:
             x0 = x0 + x1
-            x1 = (x1 << jnp.uint32(rotation)) | (x1 >> jnp.uint32(32 - rotation))
+            x1 = (x1 << np.uint32(rotation)) | (x1 >> np.uint32(32 - rotation))
             x1 = x1 ^ x0
         x0 = x0 + schedule[(group + 1) % 3]
-        x1 = x1 + schedule[(group + 2) % 3] + jnp.uint32(group + 1)
+        x1 = x1 + schedule[(group + 2) % 3] + np.uint32(group + 1)
     return x0, x1
 
 
@@ -86,7 +86,7 @@ def as_key(rng_key: Any) -> Array:
         True
     """
     if isinstance(rng_key, int | np.integer):
-        rng_key = jax.random.key(int(rng_key), impl="threefry2x32")
+        return _wrapped(_seed_words(int(rng_key)), unrolled_threefry)
     if not hasattr(rng_key, "dtype"):
         raise ValueError(f"rng_key must be an int or a JAX key, not {type(rng_key).__name__}")
     if not jnp.issubdtype(rng_key.dtype, jax.dtypes.prng_key):
@@ -97,6 +97,89 @@ def as_key(rng_key: Any) -> Array:
     if str(jax.random.key_impl(rng_key)) != "threefry2x32":
         return rng_key
     return jax.random.wrap_key_data(jax.random.key_data(rng_key), impl=unrolled_threefry)
+
+
+def split_on_host(key: Array, count: int) -> Array:
+    """`jax.random.split`, without compiling anything if the key is of the library's own kind."""
+    if str(jax.random.key_impl(key)) != _TAG:
+        return jax.random.split(key, count)
+    low = np.arange(count, dtype=np.uint32)
+    return _wrapped(np.stack(_threefry(_words(key), np.zeros_like(low), low), axis=-1), jax.random.key_impl(key))
+
+
+def folded_on_host(key: Array, number: int) -> Array:
+    """`jax.random.fold_in`, likewise."""
+    if str(jax.random.key_impl(key)) != _TAG:
+        return jax.random.fold_in(key, number)
+    high, low = _threefry(_words(key), np.zeros(1, np.uint32), np.full(1, number, np.uint32))
+    return _wrapped(np.concatenate([high, low]), jax.random.key_impl(key))
+
+
+def word_on_host(key: Array) -> int:
+    """The one word of `jax.random.bits(key)`, likewise."""
+    if str(jax.random.key_impl(key)) != _TAG:
+        return int(jax.random.bits(key))
+    high, low = _threefry(_words(key), np.zeros(1, np.uint32), np.zeros(1, np.uint32))
+    return int((high ^ low)[0])
+
+
+def _words(key: Array) -> np.ndarray:
+    """Of a key, each as a vector, because NumPy warns of scalars that wrap around."""
+    return np.asarray(jax.random.key_data(key))[:, None]
+
+
+def _seed_words(seed: int) -> UInt32[np.ndarray, "2"]:
+    """What JAX makes of a seed, without compiling anything: its low word, and its high one if there are 64 bits."""
+    high = seed >> 32 if jax.dtypes.canonicalize_dtype(np.int64) == np.int64 else 0
+    return np.asarray([high & 0xFFFFFFFF, seed & 0xFFFFFFFF], np.uint32)
+
+
+def unstacked(tree: PyTree, count: int) -> list[PyTree]:
+    """Trees of host arrays, one for each place of a leading axis; keys stay keys. Nothing is compiled."""
+    leaves, structure = jax.tree.flatten(tree)
+    columns = [_split_up(leaf, count) for leaf in leaves]
+    return [jax.tree.unflatten(structure, parts) for parts in zip(*columns, strict=True)]
+
+
+def part_of(tree: PyTree, some: slice | np.ndarray) -> PyTree:
+    """Some places of a leading axis, as host arrays; keys stay keys. Nothing is compiled."""
+
+    def cut(leaf: Any) -> Any:
+        if not _is_key(leaf):
+            return np.asarray(leaf)[some]
+        return _wrapped(np.asarray(jax.random.key_data(leaf))[some], jax.random.key_impl(leaf))
+
+    return jax.tree.map(cut, tree)
+
+
+def stacked(trees: Sequence[PyTree]) -> PyTree:
+    """The other way round."""
+    columns = zip(*(jax.tree.leaves(tree) for tree in trees), strict=True)
+    return jax.tree.unflatten(jax.tree.structure(trees[0]), [_put_together(column) for column in columns])
+
+
+def _wrapped(words: np.ndarray, impl: Any) -> Array:
+    """Host words as keys, without compiling anything."""
+    return jax.random.wrap_key_data(jax.device_put(words), impl=impl)
+
+
+def _is_key(leaf: Any) -> bool:
+    return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def _split_up(leaf: Any, count: int) -> list[Any]:
+    if not _is_key(leaf):
+        array = np.asarray(leaf)
+        return [array[i, ...] for i in range(count)]  # not array[i]: of a vector that would be a scalar
+    words = np.asarray(jax.random.key_data(leaf))
+    return [_wrapped(words[i], jax.random.key_impl(leaf)) for i in range(count)]
+
+
+def _put_together(leaves: Sequence[Any]) -> Any:
+    if not _is_key(leaves[0]):
+        return np.stack([np.asarray(leaf) for leaf in leaves])
+    words = np.stack([np.asarray(jax.random.key_data(leaf)) for leaf in leaves])
+    return _wrapped(words, jax.random.key_impl(leaves[0]))
 
 
 def transition_keys(key: Array, transition: Int[Array, ""]) -> tuple[Array, Array]:

@@ -11,6 +11,8 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
+from tallmc.optimise.halved_rows import HalvedRows, Halves
+
 
 class Sums(NamedTuple):
     """Sums over some rows, in float64.
@@ -69,8 +71,20 @@ class Problem(abc.ABC):
         """Sums over a block of rows at a position, without the prior."""
 
     @abc.abstractmethod
-    def influences(self, position: np.ndarray, rows: PyTree, along: np.ndarray, step: np.ndarray) -> np.ndarray:
-        """For each row, the inner product of `along` and `score - curvature step`: its part in an update's error."""
+    def influence_sums(
+        self, position: np.ndarray, rows: PyTree, along: np.ndarray, step: np.ndarray
+    ) -> tuple[float, float]:
+        """Of each row's part in an update's error, the inner product of `along` and `score - curvature step`: the sum
+        over a block of rows, and the sum of squares."""
+
+    def halves(self, largest: int, seed: int) -> "Halves":
+        """Where the search gets blocks of rows from.
+
+        Args:
+            largest: Most rows that tests will look at.
+            seed: Of their random order.
+        """
+        return HalvedRows(self.data, self.num_rows, largest, seed)
 
     def prior(self, position: np.ndarray) -> Sums:
         """What needs no rows, as if it were a sum over none."""
@@ -148,8 +162,15 @@ class LeastSquares(Problem):
         gram = (a.T @ a).astype(np.float64) if curvature else None
         return Sums(len(a), total, (residual @ a).astype(np.float64), gram)
 
+    def influence_sums(
+        self, position: np.ndarray, rows: PyTree, along: np.ndarray, step: np.ndarray
+    ) -> tuple[float, float]:
+        """Of what `influences` gives, in float64."""
+        values = self.influences(position, rows, along, step).astype(np.float64)
+        return float(np.sum(values)), float(values @ values)
+
     def influences(self, position: np.ndarray, rows: PyTree, along: np.ndarray, step: np.ndarray) -> np.ndarray:
-        """Each row's part in the error of an update."""
+        """For each row, the inner product of `along` and `score - curvature step`: its part in an update's error."""
         a, residual, _ = self.residuals(position, rows)
         projected = a @ np.stack([along, step], axis=1).astype(a.dtype)
         return projected[:, 0] * (residual - projected[:, 1])

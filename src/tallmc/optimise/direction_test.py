@@ -5,10 +5,9 @@ import dataclasses
 from typing import ClassVar
 
 import numpy as np
-import scipy.special
 
 from tallmc.optimise.contract import LeastSquares, Problem, Sums
-from tallmc.optimise.halved_rows import HalvedRows
+from tallmc.optimise.halved_rows import Halves
 from tallmc.optimise.linear_algebra import Degenerate, update
 
 
@@ -26,7 +25,7 @@ class Look:
 
     problem: Problem
     position: np.ndarray
-    rows: HalvedRows
+    rows: Halves
     halves: tuple[Sums, Sums]
     size: int
 
@@ -107,6 +106,8 @@ class SplitHalves(DirectionTest):
             return False
         remaining = num_rows - look.halves[1 - other].num_rows
         variance = self._variance(look, other, direction, step) / freedom * (1 - count / remaining)
+        import scipy.special
+
         threshold = -float(scipy.special.stdtrit(freedom, error))
         return bool(estimate > threshold * (1 - share) * np.sqrt(variance))
 
@@ -116,9 +117,8 @@ class SplitHalves(DirectionTest):
         along = update(scaled._replace(score=direction), look.problem.finest(), convex=look.problem.convex)
         total = squares = 0.0
         for block in look.rows.look(other, 0, look.size):
-            values = look.problem.influences(look.position, block, along, step).astype(np.float64)
-            total += float(np.sum(values))
-            squares += float(values @ values)
+            more, more_squares = look.problem.influence_sums(look.position, block, along, step)
+            total, squares = total + more, squares + more_squares
         count = look.halves[other].num_rows
         return look.problem.num_rows**2 * max(squares / count - (total / count) ** 2, 0.0)
 
@@ -151,6 +151,8 @@ class Printed(DirectionTest):
             along = update(pooled._replace(score=step), problem.finest(), convex=True)
         except Degenerate:
             return False
+        import scipy.special
+
         count = 2 * look.size
         blocks = (block for half in (0, 1) for block in look.rows.look(half, 0, look.size))
         unexplained = sum(problem.unexplained(look.position, block, step) for block in blocks)

@@ -3,6 +3,7 @@
 import numpy as np
 
 from tallmc.optimise.linear_algebra import Degenerate, update
+from tallmc.optimise.result import FullPass
 from tallmc.optimise.state import Search
 
 _NEAR = 1.0  # posterior standard deviations over which the curvature is taken to be constant
@@ -23,6 +24,8 @@ def exact_update(search: Search) -> None:
     problem = search.problem
     fresh = _curvature_is_poor(search)
     likelihood = search.sum(search.rows.everything(), curvature=fresh)
+    if fresh := likelihood.curvature is not None:
+        search.full_pass = FullPass(search.position, likelihood)
     prior = problem.prior(search.position)
     sums = likelihood + (prior if fresh else prior._replace(curvature=None))
     search.record(sums.loss, problem.num_rows)

@@ -1,5 +1,6 @@
 """Rows in random order, in two halves that never meet."""
 
+import abc
 from collections.abc import Iterator
 
 import jax
@@ -9,8 +10,34 @@ from jaxtyping import PyTree
 _BLOCK = 4096  # a block of some 50 columns stays in a core's cache from one operation to the next
 
 
-class HalvedRows:
+class Halves(abc.ABC):
     """Hands out growing prefixes of two disjoint random halves, and all rows in their own order.
+
+    Args:
+        num_rows: Rows of data.
+        largest: Most rows of both halves together.
+    """
+
+    def __init__(self, num_rows: int, largest: int):
+        self.num_rows = num_rows
+        self.rows_read = 0
+        self.largest = 2 * (largest // 2)
+
+    @abc.abstractmethod
+    def shuffle(self) -> None:
+        """Starts again with two new random halves."""
+
+    @abc.abstractmethod
+    def look(self, half: int, start: int, stop: int) -> Iterator[PyTree]:
+        """Blocks of rows `start` to `stop` of a half; counted as read. Both must be ends of looks before, or new."""
+
+    @abc.abstractmethod
+    def everything(self) -> Iterator[PyTree]:
+        """Blocks of all rows; counted as read."""
+
+
+class HalvedRows(Halves):
+    """Halves that are copied together.
 
     As `InMemoryFeed` does, rows are copied together once, in random order, so that a prefix is a random sample and a
     contiguous read. Only rows that a test looks at are copied: the sums over all rows do not depend on their order.
@@ -23,10 +50,8 @@ class HalvedRows:
     """
 
     def __init__(self, data: PyTree, num_rows: int, largest: int, seed: int):
+        super().__init__(num_rows, largest)
         self.data = data
-        self.num_rows = num_rows
-        self.rows_read = 0
-        self.largest = 2 * (largest // 2)
         self._generator = np.random.default_rng(seed)
         self.shuffle()
 

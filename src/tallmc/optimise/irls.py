@@ -1,14 +1,13 @@
 """Iteratively reweighted least squares that reads only as many rows as a step needs."""
 
-import functools
 import warnings
 from typing import Any
 
 import numpy as np
 from jaxtyping import PyTree
-from threadpoolctl import ThreadpoolController
 
 from tallmc.console.progress import is_watched, stop_on_interrupt
+from tallmc.numerics.threads import one_blas_thread
 from tallmc.optimise.contract import Problem
 from tallmc.optimise.direction_test import DirectionTest, SplitHalves
 from tallmc.optimise.exact_update import exact_update
@@ -99,10 +98,8 @@ def _as_start(init: Any, problem: Problem) -> np.ndarray | None:
 
 def _run(search: Search, *, show: bool) -> None:
     most = search.options.max_iterations
-    # Blocks are small and run side by side in our own threads. BLAS threads would wait for each other at every block,
-    # which on a busy machine takes longer than the work.
     with (
-        _blas().limit(limits=1, user_api="blas"),
+        one_blas_thread(),
         progress_line(search.problem.num_rows, show=show) as update,
         stop_on_interrupt() as interrupted,
     ):
@@ -116,11 +113,6 @@ def _run(search: Search, *, show: bool) -> None:
                 search.reason = "interrupted"
             elif search.reason is None and len(search.rows_per_iteration) >= most:
                 search.reason = f"max_iterations ({most}) reached; raise it or loosen tolerance"
-
-
-@functools.cache
-def _blas() -> ThreadpoolController:
-    return ThreadpoolController()
 
 
 def _result(search: Search) -> OptimiseResult:
@@ -139,6 +131,7 @@ def _result(search: Search) -> OptimiseResult:
         num_rows=search.problem.num_rows,
         num_tests=search.num_tests,
         interrupted=search.interrupted,
+        full_pass=search.full_pass,
     )
 
 
@@ -156,9 +149,10 @@ def _measure_the_end(search: Search) -> float:
     along = search.score / max(float(np.linalg.norm(search.score)), np.finfo(float).tiny)
     still = np.zeros_like(along)
     search.rows.rows_read += sums.num_rows
-    values = np.concatenate([problem.influences(search.position, block, along, still) for block in blocks])
-    correction = 1 - sums.num_rows / num_rows
-    return float(num_rows * np.std(values.astype(np.float64)) * np.sqrt(correction / sums.num_rows))
+    parts = [problem.influence_sums(search.position, block, along, still) for block in blocks]
+    total, squares = (sum(column) for column in zip(*parts, strict=True))
+    variance = max(squares / sums.num_rows - (total / sums.num_rows) ** 2, 0.0)
+    return float(num_rows * np.sqrt(variance * (1 - sums.num_rows / num_rows) / sums.num_rows))
 
 
 def renamed(result: OptimiseResult, position: PyTree) -> OptimiseResult:

@@ -1,7 +1,6 @@
 """Factorisations that say when a matrix is not fit to be solved with."""
 
 import numpy as np
-import scipy.linalg
 
 from tallmc.optimise.contract import Sums
 
@@ -24,6 +23,8 @@ def solve(curvature: np.ndarray, right: np.ndarray, finest: float) -> np.ndarray
     The matrix is first scaled to a unit diagonal. A pivot is then the share of a coordinate that the ones before it
     leave unexplained, and can be held against the rounding error of the rows.
     """
+    import scipy.linalg
+
     diagonal = np.diag(curvature)
     if not np.all(np.isfinite(curvature)) or np.any(diagonal <= 0):
         raise Degenerate(np.flatnonzero(~(diagonal > 0)).tolist())

@@ -1,57 +1,116 @@
 """The mode of any posterior, by Newton steps on as many rows as each needs."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, PyTree
+from jaxtyping import PyTree
 
+from tallmc.numerics.flat import as_device_array, flatten
+from tallmc.numerics.permutation import NUM_KEYS
 from tallmc.optimise.contract import Problem, Sums
+from tallmc.optimise.halved_rows import Halves
 from tallmc.optimise.irls import irls, renamed
 from tallmc.optimise.result import OptimiseResult
-from tallmc.posterior import Model, Posterior, RowsInMemory, checks
+from tallmc.posterior import Posterior, checks
 from tallmc.posterior.linear_predictor import LinearPredictor
-from tallmc.posterior.passes import influences, likelihood_sums
+from tallmc.posterior.passes import Span, influence_sums, likelihood_sums, prepare_sums, prior_derivatives
+
+_CHEAP_CURVATURE = 64  # coordinates up to which a Hessian costs a pass over rows in memory little beside the gradient
+
+
+class OrderedRows(Halves):
+    """Halves of an order that is worked out as rows are read: nothing is copied.
+
+    Args:
+        everything: All rows there are, or those that stand for all.
+        largest: Most rows of both halves together.
+        seed: Of the random order.
+    """
+
+    def __init__(self, everything: Span, largest: int, seed: int):
+        super().__init__(everything.num_rows, largest)
+        self._everything = everything
+        self._generator = np.random.default_rng(seed)
+        self.shuffle()
+
+    def shuffle(self) -> None:
+        """Draws another order; a part of the rows that is in random order already stays as it is."""
+        drawn = self._generator.integers(0, 2**32, NUM_KEYS, np.uint32)
+        self._words = drawn if self._everything.order is None else self._everything.order
+
+    def look(self, half: int, start: int, stop: int) -> Iterator[Span]:
+        """The places of a half as one block."""
+        self.rows_read += stop - start
+        first = self._everything.start + half * (self.largest // 2)
+        yield Span(first + start, first + stop, self._words)
+
+    def everything(self) -> Iterator[Span]:
+        """All rows, in their own order."""
+        self.rows_read += self.num_rows
+        yield self._everything
 
 
 class NegativeLogDensity(Problem):
-    """Minus the log density of a posterior, with derivatives by JAX.
+    """Minus the log density of a posterior, with derivatives by JAX. Its blocks of rows are `Span`s.
 
     Args:
         posterior: Any posterior.
         like: A position, for its structure.
+        span: Rows that stand for all; if left out, all.
     """
 
     convex: ClassVar[bool] = False
 
-    def __init__(self, posterior: Posterior, like: PyTree):
-        flat, self.unravel = ravel_pytree(like)
+    def __init__(self, posterior: Posterior, like: PyTree, span: Span | None = None):
+        flat, self.unravel = flatten(like)
         self.dtype = flat.dtype
         self.dimension = len(flat)
-        self.data = jax.tree.map(np.asarray, posterior.rows.all())
+        self.data = posterior.rows.all()
+        self.rows = posterior.rows
+        self.span = Span(0, posterior.num_rows) if span is None else span
         self.model = posterior.model
+        self.beta = 1 / float(self.model.temperature)
 
-    def sums(self, position: np.ndarray, rows: PyTree, *, curvature: bool) -> Sums:
+    def prepare(self) -> None:
+        """Compiles its sums, all at the same time."""
+        curvature = self.dimension <= _CHEAP_CURVATURE
+        flat = np.zeros(self.dimension, self.dtype)
+        prepare_sums(self.model, self.unravel, flat, self.rows, curvature=curvature)
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows the sums are over."""
+        return self.span.num_rows
+
+    def halves(self, largest: int, seed: int) -> OrderedRows:
+        """Places in an order of the rows, which stay where they are."""
+        return OrderedRows(self.span, largest, seed)
+
+    def sums(self, position: np.ndarray, rows: Span, *, curvature: bool) -> Sums:
         """Loss, gradient and Hessian; each compiled block in the position's precision, their sum in float64."""
-        flat, beta = jnp.asarray(position, self.dtype), 1 / float(self.model.temperature)
-        block = RowsInMemory(rows)
-        value, slope, hessian = likelihood_sums(self.model, self.unravel, flat, block, curvature=curvature)
-        return Sums(block.num_rows, -beta * value, beta * slope, None if hessian is None else -beta * hessian)
+        curvature = curvature or self.dimension <= _CHEAP_CURVATURE
+        value, slope, hessian = likelihood_sums(
+            self.model, self.unravel, position.astype(self.dtype), self.rows, curvature=curvature, span=rows
+        )
+        beta = self.beta
+        return Sums(rows.num_rows, -beta * value, beta * slope, None if hessian is None else -beta * hessian)
 
-    def influences(self, position: np.ndarray, rows: PyTree, along: np.ndarray, step: np.ndarray) -> np.ndarray:
+    def influence_sums(
+        self, position: np.ndarray, rows: Span, along: np.ndarray, step: np.ndarray
+    ) -> tuple[float, float]:
         """By directional derivatives, which cost about as much as the likelihood itself."""
-        flat, ahead, moved = (jnp.asarray(vector, self.dtype) for vector in (position, along, step))
-        return influences(self.model, self.unravel, flat, ahead, moved, RowsInMemory(rows))
+        flat, ahead, moved = (vector.astype(self.dtype) for vector in (position, along, step))
+        total, squares = influence_sums(self.model, self.unravel, flat, ahead, moved, self.rows, rows)
+        return self.beta * total, self.beta**2 * squares
 
     def prior(self, position: np.ndarray) -> Sums:
         """The log prior and its derivatives."""
-        loss, slope, hessian = _prior(self.model, self.unravel, jnp.asarray(position, self.dtype))
-        return Sums(0, float(loss), -np.asarray(slope, np.float64), np.asarray(hessian, np.float64))
+        value, slope, hessian = prior_derivatives(self.model, self.unravel, position.astype(self.dtype))
+        return Sums(0, -value, slope, -hessian)
 
     def separates(self, loss: float) -> bool:
         """A row of a binary regression on the wrong side costs at least log 2; a prior keeps the optimum finite."""
@@ -59,11 +118,11 @@ class NegativeLogDensity(Problem):
         if not (isinstance(likelihood, LinearPredictor) and likelihood.link.binary):
             return False
         flat = bool(np.all(self.prior(np.zeros(self.dimension)).curvature == 0))
-        return flat and loss * float(self.model.temperature) < math.log(2)
+        return flat and loss / self.beta < math.log(2)
 
     def finest(self) -> float:
         """Positions may be coarser than the data."""
-        return max(super().finest(), float(jnp.finfo(self.dtype).eps))
+        return max(super().finest(), float(np.finfo(self.dtype).eps))
 
 
 def mode(posterior: Posterior, init: PyTree = None, *, epsilon: float = 0.01, **options: Any) -> OptimiseResult:
@@ -96,20 +155,25 @@ def mode(posterior: Posterior, init: PyTree = None, *, epsilon: float = 0.01, **
     start = default_start(posterior) if init is None else init
     positions = checks.one_position_per_chain(posterior, start, 1)
     checks.check_start(posterior, positions)
-    like = jax.tree.map(lambda leaf: leaf[0], positions)
-    problem = NegativeLogDensity(posterior, like)
-    flat = np.asarray(ravel_pytree(like)[0], np.float64)
-    result = irls(problem, init=flat, epsilon=epsilon, **options)
-    return renamed(result, problem.unravel(jnp.asarray(result.position, problem.dtype)))
+    found = search_mode(posterior, jax.tree.map(lambda leaf: leaf[0], positions), epsilon=epsilon, **options)
+    return renamed(found, jax.tree.map(as_device_array, found.position))
 
 
-def default_start(posterior: Posterior) -> Array:
+def search_mode(posterior: Posterior, start: PyTree, span: Span | None = None, **options: Any) -> OptimiseResult:
+    """`mode` from a position that was checked already; with a span, that of the posterior of these rows alone."""
+    problem = NegativeLogDensity(posterior, start, span)
+    problem.prepare()
+    result = irls(problem, init=flatten(start)[0].astype(np.float64), **options)
+    return renamed(result, problem.unravel(result.position.astype(problem.dtype)))
+
+
+def default_start(posterior: Posterior) -> np.ndarray:
     """Zeros, one for each column of the only matrix in the data."""
     matrices = [leaf for leaf in jax.tree.leaves(posterior.rows.like) if len(leaf.shape) == 1]
     if len(matrices) != 1:
         raise ValueError("init is missing; pass a position to start from, such as init=jnp.zeros(num_coordinates)")
     num_columns = matrices[0].shape[0]
-    start = jnp.zeros(num_columns)
+    start = np.zeros(num_columns, jnp.result_type(float))
     trouble = checks.trouble_with(posterior, start)
     if trouble is not None and trouble.cause is not None:
         raise ValueError(
@@ -118,12 +182,3 @@ def default_start(posterior: Posterior) -> Array:
             f'init={{"beta": jnp.zeros({num_columns})}}'
         ) from trouble.cause
     return start
-
-
-@eqx.filter_jit
-def _prior(model: Model, unravel: Callable, flat: Array) -> tuple:
-    def loss(position: Array) -> Array:
-        return -jnp.asarray(model.log_prior(unravel(position)), flat.dtype)
-
-    value, slope = jax.value_and_grad(loss)(flat)
-    return value, slope, jax.hessian(loss)(flat)

@@ -2,17 +2,18 @@
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+if TYPE_CHECKING:
+    import rich.console
 
 Update = Callable[[int, int, float], None]
 
 
 @contextlib.contextmanager
-def progress_line(num_rows: int, *, show: bool, console: Console | None = None) -> Iterator[Update]:
+def progress_line(num_rows: int, *, show: bool, console: "rich.console.Console | None" = None) -> Iterator[Update]:
     """Gives a function `update(iterations, rows, distance)`; the bar is the share of rows in use.
 
     Nothing is drawn if `show` is false.
@@ -20,6 +21,9 @@ def progress_line(num_rows: int, *, show: bool, console: Console | None = None) 
     if not show:
         yield lambda iterations, rows, distance: None
         return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
     columns: tuple[Any, ...] = (
         TextColumn("optimising"),
         BarColumn(),

@@ -4,8 +4,6 @@ import abc
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-import scipy.linalg
-import scipy.special
 
 from tallmc.models.columns import Numbers, check_binary, check_numbers
 from tallmc.optimise.contract import Equations, LeastSquares, Sums
@@ -113,6 +111,8 @@ class Probit(Regression):
 
     def terms(self, predictor: np.ndarray, y: np.ndarray) -> Terms:
         """By the log of the normal distribution function and the inverse Mills ratio."""
+        import scipy.special
+
         sign = 2 * y - 1
         margin = sign * predictor
         loss = -scipy.special.log_ndtr(margin)
@@ -158,6 +158,8 @@ class SoftplusPoisson(Regression):
 
     def terms(self, predictor: np.ndarray, y: np.ndarray) -> Terms:
         """The exact second derivative stands for the curvature; it is never negative."""
+        import scipy.special
+
         # Below -30 the mean is exp(predictor) to float64 precision, and would soon be 0 in float32.
         near = np.maximum(predictor, predictor.dtype.type(-30))
         mean, chance, other = np.logaddexp(0, near), scipy.special.expit(near), scipy.special.expit(-near)
@@ -221,6 +223,8 @@ def _check_counts(y: np.ndarray) -> None:
 
 def _least_squares(x: np.ndarray, target: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """Weighted; the shortest solution if there are many. What is not finite is found and named by the first pass."""
+    import scipy.linalg
+
     root = np.sqrt(weight.astype(np.float64))
     left, right = x * root[:, None], target * root
     if not (np.all(np.isfinite(left)) and np.all(np.isfinite(right))):

@@ -1,9 +1,24 @@
 """What an optimiser hands back."""
 
 import dataclasses
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import PyTree
+
+from tallmc.optimise.contract import Sums
+
+
+class FullPass(NamedTuple):
+    """A pass over all rows, for whoever wants their sums and not only the optimum.
+
+    Args:
+        position: Where.
+        sums: Of the loss there, with score and curvature, the prior left out.
+    """
+
+    position: np.ndarray
+    sums: Sums
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,6 +42,7 @@ class OptimiseResult:
         num_rows: Rows of data.
         num_tests: Tests made.
         interrupted: Whether Ctrl-C was pressed, be it in the last iteration.
+        full_pass: What the last pass over all rows found that worked out a curvature; None if there was none.
     """
 
     position: PyTree
@@ -42,6 +58,7 @@ class OptimiseResult:
     num_rows: int
     num_tests: int
     interrupted: bool = False
+    full_pass: FullPass | None = None
 
     @property
     def passes(self) -> float:

@@ -13,7 +13,7 @@ from jaxtyping import PyTree
 from tallmc.optimise.acceleration import Anderson
 from tallmc.optimise.contract import Problem, Sums
 from tallmc.optimise.direction_test import DirectionTest
-from tallmc.optimise.halved_rows import HalvedRows
+from tallmc.optimise.result import FullPass
 from tallmc.posterior.checks import check_data
 
 LARGEST_LOOK = 0.25  # beyond this share of the rows, all of them cost less than more tests
@@ -46,7 +46,7 @@ class Search:
     def __init__(self, problem: Problem, options: Options, init: np.ndarray | None):
         self.problem, self.options = problem, options
         largest = int(LARGEST_LOOK * problem.num_rows)
-        self.rows = HalvedRows(problem.data, problem.num_rows, largest, options.seed)
+        self.rows = problem.halves(largest, options.seed)
         self.size = self.first_size  # rows in each half; 0 when the tests are over
         self.reason: str | None = None
         self.converged = self.interrupted = False
@@ -57,6 +57,7 @@ class Search:
         self.curvature = self.first_curvature = np.zeros((problem.dimension, problem.dimension))
         self.curvature_rows = 0
         self.distance = self.best_distance = np.inf
+        self.full_pass: FullPass | None = None  # the last one over all rows that had a curvature
         self.contraction = 0.0  # of the distance, by the last pass
         self.passes_without_progress = 0
         # Where the last step started, and the loss there on the rows that made it.

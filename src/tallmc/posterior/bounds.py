@@ -8,6 +8,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, ArrayLike, PyTree, Real
 
+from tallmc.numerics.flat import as_device_array
 from tallmc.posterior.rows import Rows
 
 
@@ -29,6 +30,11 @@ class RowBounds(Bounds):
     """The largest of the rows' constants."""
     mean: eqx.AbstractVar[Real[Array, ""]]
     """The mean of the rows' constants."""
+
+    @property
+    def proven(self) -> bool:
+        """Whether they follow from what the library itself knows of the likelihood; others are tried on some rows."""
+        return False
 
     @abc.abstractmethod
     def constants(self, rows: Rows) -> np.ndarray:
@@ -97,7 +103,7 @@ class Lipschitz(SmoothBounds):
     def __init__(self, constant: float | Array):
         if isinstance(constant, float | int) and not constant >= 0:
             raise ValueError(f"constant must not be negative, got {constant}")
-        self.largest = self.mean = jnp.asarray(constant, jnp.result_type(float))
+        self.largest = self.mean = as_device_array(constant, jnp.result_type(float))
         self.rank_one = False
 
     def derivative_bounds(self, order: int, rows: Rows, stretch: np.ndarray | None = None) -> np.ndarray | None:
@@ -136,7 +142,7 @@ class DerivativeBounds(SmoothBounds):
             if bound is not None and not (np.all(np.isfinite(bound)) and np.all(np.asarray(bound) >= 0)):
                 raise ValueError(f"{name} must hold finite numbers of at least 0; None stands for no bound")
         self.first, self.second, self.third = (
-            None if bound is None else jnp.asarray(bound, jnp.result_type(float)) for bound in named.values()
+            None if bound is None else as_device_array(bound, jnp.result_type(float)) for bound in named.values()
         )
         changes = jnp.asarray(jnp.inf, jnp.result_type(float)) if self.first is None else self.first
         self.largest, self.mean = jnp.max(changes), jnp.mean(changes)

@@ -1,7 +1,9 @@
 """Finds positions and data that cannot be sampled before anything is compiled, and says how to mend them."""
 
+import os
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import jax
@@ -10,10 +12,13 @@ import numpy as np
 from jax.experimental import checkify
 from jaxtyping import Array, PyTree
 
+from tallmc.numerics.flat import as_device_array, as_host_array
+from tallmc.numerics.programs import program
 from tallmc.posterior.linear_predictor import LinearPredictor
 from tallmc.posterior.posterior import Posterior
 
 _ROWS_TO_TRY = 1000
+_ROWS_AT_A_TIME = 65_536
 _ROWS_APART = 20
 _LOOKUPS = ("gather", "dynamic_slice", "dynamic_update_slice", "scatter")
 _NEEDS_A_NUMBER = (
@@ -27,14 +32,26 @@ _NEEDS_A_NUMBER = (
 def check_data(data: PyTree) -> None:
     """Raises `ValueError` unless every number in the data is finite."""
     for path, leaf in jax.tree.leaves_with_path(data):
-        if jnp.issubdtype(leaf.dtype, jnp.inexact) and not _all_finite(leaf):
-            row = int(np.argmin(np.isfinite(np.asarray(leaf)).reshape(len(leaf), -1).all(axis=1)))
+        if jnp.issubdtype(leaf.dtype, jnp.inexact) and (row := _first_bad_row(np.asarray(leaf))) is not None:
             name = jax.tree_util.keystr(path).lstrip(".") or "the data"
             raise ValueError(f"{name} holds NaN or infinity, first in row {row}; drop or fill such rows first")
 
 
-def _all_finite(leaf: Array | np.ndarray) -> bool:
-    return bool(jnp.isfinite(leaf).all() if isinstance(leaf, jax.Array) else np.isfinite(leaf).all())
+def _first_bad_row(leaf: np.ndarray) -> int | None:
+    """The first row with a number that is not finite, or None."""
+
+    def look(start: int) -> int | None:
+        block = leaf[start : start + _ROWS_AT_A_TIME]
+        # What is not finite makes a sum that is not; adding up is several times as fast as asking every number.
+        with np.errstate(over="ignore", invalid="ignore"):
+            if np.isfinite(np.sum(block)):
+                return None
+        bad = ~np.isfinite(block).reshape(len(block), -1).all(axis=1)
+        return start + int(np.argmax(bad)) if bad.any() else None
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        found = pool.map(look, range(0, len(leaf), _ROWS_AT_A_TIME))
+        return next((row for row in found if row is not None), None)
 
 
 def one_position_per_chain(posterior: Posterior, init: PyTree, num_chains: int, name: str = "init") -> PyTree:
@@ -48,7 +65,7 @@ def one_position_per_chain(posterior: Posterior, init: PyTree, num_chains: int, 
     trouble = trouble_with(posterior, init, name)
     if trouble is None:
         _refuse_two_readings(posterior, init, num_chains, name)
-        return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num_chains, *leaf.shape)), init)
+        return jax.tree.map(lambda leaf: np.broadcast_to(leaf, (num_chains, *leaf.shape)), init)
     message = f"{trouble.what}; {trouble.fix}"
     lengths = {leaf.shape[0] if leaf.ndim else None for leaf in jax.tree.leaves(init)}
     if len(lengths) == 1 and (length := lengths.pop()) is not None:
@@ -75,14 +92,20 @@ def _refuse_two_readings(posterior: Posterior, init: PyTree, num_chains: int, na
         )
 
 
-def _as_array(name: str, leaf: object) -> Array:
+def _as_array(name: str, leaf: object) -> np.ndarray:
     try:
-        array = jnp.asarray(leaf)
+        array = as_host_array(leaf)
+        if not _is_number(array):
+            raise TypeError(f"{array.dtype} is no kind of number")
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must hold numbers, not {leaf!r}; pass an array such as jnp.zeros(3)") from error
-    if not bool(jnp.isfinite(array).all()):
+    if not np.all(np.isfinite(array)):
         raise ValueError(f"{name} holds NaN or infinity; start from finite numbers")
     return array if jnp.issubdtype(array.dtype, jnp.inexact) else array.astype(jnp.result_type(float))
+
+
+def _is_number(array: np.ndarray) -> bool:
+    return jnp.issubdtype(array.dtype, jnp.number) or jnp.issubdtype(array.dtype, jnp.bool)
 
 
 class Trouble(NamedTuple):
@@ -169,16 +192,14 @@ def check_start(posterior: Posterior, positions: PyTree) -> tuple[float, int]:
     Returns:
         Root mean square log likelihood of the rows tried, and how many rows were read.
     """
-    priors = np.asarray(jax.vmap(lambda position: jnp.asarray(posterior.log_prior(position)))(positions))
+    indices, rows = _rows_to_try(posterior)
+    model = posterior.model
+    priors, values = (np.asarray(part) for part in _densities(model.log_prior, model.log_likelihood, positions, rows))
     for chain, prior in enumerate(priors):
         if not np.isfinite(prior):
             raise ValueError(
                 f"chain {chain} starts outside the prior's support (log_prior is {prior}); choose another init"
             )
-    count = min(_ROWS_TO_TRY, posterior.num_rows)
-    indices = np.sort(np.random.default_rng(0).choice(posterior.num_rows, count, replace=False))
-    rows = jax.tree.map(jnp.asarray, posterior.rows.take(indices))
-    values = np.asarray(jax.vmap(lambda position: posterior.model.log_likelihoods(position, rows))(positions))
     bad = np.argwhere(~np.isfinite(values))
     if len(bad):
         chain, row = bad[0]
@@ -190,12 +211,36 @@ def check_start(posterior: Posterior, positions: PyTree) -> tuple[float, int]:
     return float(np.sqrt(np.mean(np.square(values, dtype=float)))), values.size
 
 
+def log_priors(posterior: Posterior, positions: PyTree) -> np.ndarray:
+    """The log prior of each of several positions, by the program of `check_start`."""
+    model = posterior.model
+    return np.asarray(_densities(model.log_prior, model.log_likelihood, positions, _rows_to_try(posterior)[1])[0])
+
+
+def _rows_to_try(posterior: Posterior) -> tuple[np.ndarray, PyTree]:
+    """Numbers of some rows, always the same, and these rows."""
+    count = min(_ROWS_TO_TRY, posterior.num_rows)
+    indices = np.sort(np.random.default_rng(0).choice(posterior.num_rows, count, replace=False, shuffle=False))
+    return indices, posterior.rows.take(indices)
+
+
+@program
+def _densities(log_prior: Callable, log_likelihood: Callable, positions: PyTree, rows: PyTree) -> tuple[Array, Array]:
+    """Of each position: log prior, and log likelihood of each row."""
+
+    def of_one(position: PyTree) -> tuple[Array, Array]:
+        return jnp.asarray(log_prior(position)), jax.vmap(log_likelihood, in_axes=(None, 0))(position, rows)
+
+    return jax.lax.map(of_one, positions)
+
+
 def _check_indices(posterior: Posterior, position: PyTree, rows: PyTree) -> None:
     """JAX takes an index that is too large for the last one, and says nothing."""
+    position, rows = jax.tree.map(as_device_array, (position, rows))
     steps = str(jax.make_jaxpr(posterior.model.log_likelihoods)(position, rows))
     if not any(operation in steps for operation in _LOOKUPS):
         return
-    checked = checkify.checkify(posterior.model.log_likelihoods, errors=checkify.index_checks)
+    checked = jax.jit(checkify.checkify(posterior.model.log_likelihoods, errors=checkify.index_checks))
     error = checked(position, rows)[0].get()
     if error is None:
         return

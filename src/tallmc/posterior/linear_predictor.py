@@ -1,10 +1,25 @@
 """Likelihoods that know the position only through the inner product of a row's columns with it."""
 
 import abc
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Real
+
+Outcomes = Real[Array, "*rows"] | Real[np.ndarray, "*rows"]
+
+
+def alike(y: Outcomes, value: Any) -> Outcomes:
+    """One number for every row: NumPy's, and nothing is compiled, unless something is traced."""
+    return (jnp if isinstance(y, Tracer) or isinstance(value, Tracer) else np).full_like(y, value)
+
+
+def number(leaf: Real[Array, ""]) -> Any:
+    """As a float, so that arithmetic with it compiles nothing; what is traced stays as it is."""
+    return leaf if isinstance(leaf, Tracer) else float(leaf)
 
 
 class Link(eqx.Module):
@@ -16,12 +31,18 @@ class Link(eqx.Module):
     binary: ClassVar[bool] = False
     """Whether outcomes are 0 and 1, with chances of a half each at `z = 0`; such rows can be separable."""
 
+    proven: ClassVar[bool] = False
+    """Whether `largest_derivative` is known to hold, so that nobody has to try it."""
+
     @abc.abstractmethod
     def __call__(self, z: Real[Array, "*rows"], y: Real[Array, "*rows"]) -> Real[Array, "*rows"]:
         """Log likelihood of outcome `y` at linear predictor `z`, element by element."""
 
-    def largest_derivative(self, order: int, y: Real[Array, "*rows"]) -> Real[Array, "*rows"] | float | None:
-        """At least the largest absolute `order`-th derivative at any `z` (order 1, 2 or 3); None if there is none."""
+    def largest_derivative(self, order: int, y: Outcomes) -> Outcomes | float | None:
+        """At least the largest absolute `order`-th derivative at any `z` (order 1, 2 or 3); None if there is none.
+
+        It is asked on the host, with NumPy arrays.
+        """
         del order, y
         return None
 

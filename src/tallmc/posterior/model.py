@@ -46,6 +46,10 @@ class Model(eqx.Module):
         """Log likelihood of each of a batch of rows, before temperature and expansion."""
         return jax.vmap(self.log_likelihood, in_axes=(None, 0))(position, rows)
 
+    def log_ratios_of_moves(self, positions: PyTree, proposed: PyTree, rows: PyTree) -> Real[Array, "moves rows"]:
+        """`log_ratios` of several moves, whose leaves have a leading axis of moves, for the same rows."""
+        return jax.vmap(self.log_ratios, in_axes=(0, 0, None))(positions, proposed, rows)
+
     def log_prior_change(self, position: PyTree, proposed: PyTree) -> Real[Array, ""]:
         """The prior's part of the log density ratio."""
         return jnp.asarray(self.log_prior(proposed) - self.log_prior(position))

@@ -10,6 +10,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, PyTree, Real
 
+from tallmc.numerics.flat import as_device_array
 from tallmc.posterior.model import PlainModel
 from tallmc.posterior.passes import log_likelihood_sum
 from tallmc.posterior.rows import Rows, RowsInMemory
@@ -64,7 +65,8 @@ class Posterior(eqx.Module):
 
     def at_temperature(self, temperature: float | Array) -> "Posterior":
         """The same posterior at another temperature, which may be a traced number."""
-        return eqx.tree_at(lambda p: p.model.temperature, self, _as_temperature(temperature))
+        # With the very same rows, for they may be on an accelerator already.
+        return Posterior(self.log_likelihood, self.rows, self.log_prior, temperature, self.bounds)
 
     def log_likelihoods(self, position: PyTree, rows: PyTree) -> Real[Array, " rows"]:
         """Log likelihood of each of a batch of rows, before temperature."""
@@ -100,7 +102,7 @@ def _as_real(leaf: Any) -> Array:
 def _as_temperature(temperature: float | Array) -> Array:
     if not isinstance(temperature, Tracer) and not (np.isfinite(temperature) and temperature > 0):
         raise ValueError(f"temperature must be a positive number, got {temperature}")
-    return jnp.asarray(temperature, jnp.result_type(float))
+    return as_device_array(temperature, jnp.result_type(float))
 
 
 def _check_functions(log_likelihood: Any, data: PyTree, log_prior: Any) -> None:

@@ -1,13 +1,24 @@
 """Where the data is. Everything that reads rows outside a chain goes through this door."""
 
 import abc
+import contextlib
+import functools
+import math
+import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, PyTree
+
+from tallmc.numerics.memory import must_fit
+from tallmc.posterior.resident import aligned_empty, default_device, resident
+
+_ROWS_AT_A_TIME = 65_536
 
 
 class Rows(eqx.Module):
@@ -32,18 +43,40 @@ class Rows(eqx.Module):
     def all(self) -> PyTree:
         """All rows at once, as given."""
 
-    def padded_blocks(self, size: int) -> Iterator[tuple[PyTree, Array]]:
-        """Blocks of one size, so that only one function is compiled; the last repeats its last row.
+    def on_device(self) -> PyTree:
+        """All rows where compiled code reads them now: a pytree of `resident.Column`. They go there once."""
+        device = default_device()
+        if device not in self._devices:
+            with self._must_fit():
+                self._devices[device] = jax.block_until_ready(resident(self.all(), device))
+        return self._devices[device]
 
-        Yields:
-            A block, and which of its rows count.
-        """
-        for block in self.blocks(size):
-            count = len(jax.tree.leaves(block)[0])
-            if count < size:
-                filled = np.minimum(np.arange(size), count - 1)
-                block = jax.tree.map(lambda leaf, filled=filled: leaf[filled], block)
-            yield block, jnp.asarray(np.arange(size) < count)
+    def in_order(self, order: Int[np.ndarray, " k"]) -> PyTree:
+        """Some or all rows in this order, copied together as arrays on the device."""
+        size = len(order)
+        arrays = jax.tree.map(lambda leaf: aligned_empty((size, *leaf.shape), np.dtype(leaf.dtype)), self.like)
+
+        def copy(start: int) -> None:
+            some = slice(start, start + _ROWS_AT_A_TIME)
+            for array, part in zip(jax.tree.leaves(arrays), jax.tree.leaves(self.take(order[some])), strict=True):
+                array[some] = part
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            list(pool.map(copy, range(0, size, _ROWS_AT_A_TIME)))
+        with self._must_fit():
+            return jax.block_until_ready(jax.tree.map(lambda array: jax.device_put(array, may_alias=True), arrays))
+
+    def _must_fit(self) -> contextlib.AbstractContextManager[None]:
+        row = sum(math.prod(leaf.shape) * np.dtype(leaf.dtype).itemsize for leaf in jax.tree.leaves(self.like))
+        return must_fit(
+            f"the data ({self.num_rows:,} rows, {self.num_rows * row / 1e9:.2g} GB)",
+            "pass fewer rows or narrower numbers, or sample on the CPU: with jax.default_device(jax.devices('cpu')[0])",
+        )
+
+    @functools.cached_property
+    def _devices(self) -> dict[Any, PyTree]:
+        """Where the rows have been put so far."""
+        return {}
 
 
 class RowsInMemory(Rows):

@@ -8,6 +8,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, PyTree, Real
 
 from tallmc.numerics.arithmetic import matvec, rounded
+from tallmc.numerics.flat import as_device_array, flatten, num_coordinates
 from tallmc.posterior import Model
 from tallmc.proposals.contract import Move, Proposal
 from tallmc.proposals.factors import check_factor
@@ -51,7 +52,7 @@ class CrankNicolson(Proposal):
     beta: Real[Array, ""]
 
     def __init__(self, mean: PyTree, cholesky: Array | np.ndarray, beta: float = 0.5):
-        flat = np.asarray(ravel_pytree(jax.tree.map(jnp.asarray, mean))[0])
+        flat = flatten(mean)[0]
         factor = np.asarray(cholesky, float)
         check_factor("CrankNicolson's cholesky", factor)
         if len(flat) != len(factor):
@@ -61,10 +62,9 @@ class CrankNicolson(Proposal):
         if not 0 < abs(beta) <= 1:
             raise ValueError(f"beta must lie between -1 and 1 and not be 0, got {beta}")
         dtype = jnp.result_type(float)
-        self.mean, self.cholesky, self.whiten = (
-            jnp.asarray(part, dtype) for part in (flat, factor, np.linalg.inv(factor))
+        self.mean, self.cholesky, self.whiten, self.beta = (
+            as_device_array(part, dtype) for part in (flat, factor, np.linalg.inv(factor), beta)
         )
-        self.beta = jnp.asarray(beta, dtype)
 
     def propose(self, key: Array, position: PyTree, model: Model) -> Move:
         """The steps balance for the normal distribution: the ratio of proposals is its density ratio, inverted."""
@@ -93,7 +93,7 @@ class CrankNicolson(Proposal):
     def check(self, position: PyTree, model: Model) -> None:
         """The mean must fit the number of coordinates."""
         del model
-        size = ravel_pytree(position)[0].size
+        size = num_coordinates(position)
         if self.mean.size != size:
             raise ValueError(f"CrankNicolson is for {self.mean.size} coordinates but a position has {size}")
 

@@ -9,6 +9,7 @@ from jaxtyping import Array, PyTree, Real
 
 from tallmc.control_variates import ExpandedModel
 from tallmc.numerics.arithmetic import matvec
+from tallmc.numerics.flat import as_device_array, num_coordinates
 from tallmc.posterior import Model
 from tallmc.proposals.contract import Move, Proposal
 from tallmc.proposals.factors import check_factor
@@ -38,11 +39,11 @@ class MALA(Proposal):
         if not (np.isfinite(step_size) and step_size > 0):
             raise ValueError(f"step_size must be positive, got {step_size}")
         dtype = jnp.result_type(float)
-        self.step_size, self.cholesky, self.whiten = jnp.asarray(step_size, dtype), None, None
+        self.step_size, self.cholesky, self.whiten = as_device_array(step_size, dtype), None, None
         if cholesky is not None:
             factor = np.asarray(cholesky, float)
             check_factor("MALA's cholesky", factor)
-            self.cholesky, self.whiten = jnp.asarray(factor, dtype), jnp.asarray(np.linalg.inv(factor), dtype)
+            self.cholesky, self.whiten = as_device_array(factor, dtype), as_device_array(np.linalg.inv(factor), dtype)
 
     def propose(self, key: Array, position: PyTree, model: Model) -> Move:
         """Draws a step and weighs it against the step back."""
@@ -74,6 +75,6 @@ class MALA(Proposal):
             raise ValueError(
                 "MALA takes its gradients from a Taylor expansion of order 2; pass control_variate=tm.Taylor(order=2)"
             )
-        size = ravel_pytree(position)[0].size
+        size = num_coordinates(position)
         if self.cholesky is not None and len(self.cholesky) != size:
             raise ValueError(f"MALA's cholesky is for {len(self.cholesky)} coordinates but a position has {size}")

@@ -10,6 +10,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, PyTree, Real
 
 from tallmc.numerics.arithmetic import matvec, rounded
+from tallmc.numerics.flat import as_device_array, flatten, num_coordinates
 from tallmc.posterior import Model
 from tallmc.proposals.contract import Move, Proposal
 from tallmc.proposals.factors import check_factor
@@ -31,12 +32,10 @@ class RandomWalk(Proposal):
     scale: Real[Array, "..."]
 
     def __init__(self, scale: float | Sequence[float] | PyTree):
-        if hasattr(scale, "ndim") or isinstance(scale, int | float):
-            array = np.asarray(scale)
-        else:
-            array = np.asarray(ravel_pytree(jax.tree.map(jnp.asarray, scale))[0])
+        plain = hasattr(scale, "ndim") or isinstance(scale, int | float)
+        array = np.asarray(scale) if plain else flatten(scale)[0]
         _check_scale(array)
-        self.scale = jnp.asarray(array, jnp.result_type(float))
+        self.scale = as_device_array(array, jnp.result_type(float))
 
     def propose(self, key: Array, position: PyTree, model: Model) -> Move:
         """Draws a step; the walk is symmetric, so its log ratio is zero."""
@@ -54,7 +53,7 @@ class RandomWalk(Proposal):
     def check(self, position: PyTree, model: Model) -> None:
         """The scale must fit the number of coordinates."""
         del model
-        size = ravel_pytree(position)[0].size
+        size = num_coordinates(position)
         if self.scale.ndim and self.scale.shape[-1] != size:
             raise ValueError(
                 f"RandomWalk's scale is for {self.scale.shape[-1]} coordinates but a position has {size}; "

@@ -12,6 +12,7 @@ from jaxtyping import Array, Bool, Int, PyTree, UInt32
 from tallmc.feed import Feed
 from tallmc.kernel import Kernel
 from tallmc.numerics.keys import transition_keys
+from tallmc.numerics.programs import program
 from tallmc.posterior import Model
 from tallmc.run.records import Draw
 
@@ -33,7 +34,7 @@ class Problem(NamedTuple):
     model: Model
     feed: Feed
     stage: PyTree
-    num_warmup: Int[Array, ""]
+    num_warmup: Int[Array, ""] | np.int32
 
 
 class Chain(NamedTuple):
@@ -127,7 +128,10 @@ def conclude_transition(problem: Problem, chain: Chain) -> tuple[Chain, Draw]:
 
 def draw_like(problem: Problem, chain: Chain) -> Draw:
     """Shapes and dtypes of a draw."""
-    return jax.eval_shape(lambda c: conclude_transition(problem, c)[1], chain)
+    return _concluded.like(problem, chain)[1]
+
+
+_concluded = program(conclude_transition)
 
 
 def positions(problem: Problem, chains: Chain) -> PyTree:
@@ -136,7 +140,7 @@ def positions(problem: Problem, chains: Chain) -> PyTree:
     return jax.vmap(lambda state: kernel.position(kernel.abandon(state)))(chains.state)
 
 
-def _gain(transition: Int[Array, ""], num_warmup: Int[Array, ""]) -> Array:
+def _gain(transition: Int[Array, ""], num_warmup: Int[Array, ""] | np.int32) -> Array:
     """How strongly warm-up still listens: Robbins-Monro gains, and nothing once it is over.
 
     An exponent between 1/2 and 1 makes the step size converge; 0.6 forgets a bad start soon. At a factor of 3 the first

@@ -1,16 +1,13 @@
-"""Have the chains mixed, and are there draws enough? Asked of every run, with ArviZ's statistics."""
+"""Have the chains mixed, and are there draws enough? Asked of every run."""
 
-from collections.abc import Callable
-from typing import Any
-
-import arviz_base
 import numpy as np
-from arviz_stats import ess, rhat  # pyright: ignore
 from jaxtyping import Real
+
+from tallmc.run.mixing import mixing
 
 LARGEST_R_HAT = 1.05  # chance alone gives up to about 1.03 where there are 100 effective draws
 FEWEST_DRAWS = 100  # effective ones, below which neither an estimate nor its diagnostics mean much
-_MOST_NUMBERS = 20_000_000  # beyond that some chains stand for all: these statistics take a second for so many
+_MOST_NUMBERS = 2_000_000  # beyond that some chains stand for all: ranks of so many numbers take half a second
 
 
 class ConvergenceWarning(UserWarning):
@@ -26,43 +23,42 @@ def convergence_doubts(named: dict[str, Real[np.ndarray, "chains draws ..."]]) -
     num_chains, num_draws = next(iter(named.values())).shape[:2]
     if num_draws < 4:
         return (f"{num_draws} draws of each chain are too few to judge whether they have mixed",)
-    share = 1.0
+    share, of_all = 1.0, 0.0
     if num_chains == 1:  # the halves of one chain must agree as two chains must
         half = num_draws // 2
         named = {name: draws[:, : 2 * half].reshape(2, half, *draws.shape[2:]) for name, draws in named.items()}
     elif (numbers := sum(draws.size for draws in named.values())) > _MOST_NUMBERS:
         some = np.linspace(0, num_chains - 1, max(64, int(num_chains * _MOST_NUMBERS / numbers))).astype(int)
         some = np.unique(some)
+        of_all = max(_plain_r_hat(draws) for draws in named.values())
         named, share = {name: draws[some] for name, draws in named.items()}, len(some) / num_chains
-    return tuple(_doubts(named, share))
+    return tuple(_doubts(named, share, of_all))
 
 
-def _doubts(named: dict[str, np.ndarray], share: float) -> list[str]:
-    draws = arviz_base.dict_to_dataset(named)
-    with np.errstate(divide="ignore", invalid="ignore"):  # of coordinates that never move
-        worst = {"R-hat": _extreme(rhat(draws), np.max)}
-        fewest = {
-            "bulk": _extreme(ess(draws, method="bulk"), np.min) / share,
-            "tail": _extreme(ess(draws, method="tail"), np.min) / share,
-        }
-    doubts = []
-    if np.isnan(worst["R-hat"]):
-        doubts.append("R-hat cannot be worked out: some coordinate never moved; try a smaller proposal scale")
-    elif worst["R-hat"] > LARGEST_R_HAT:
+def _plain_r_hat(draws: np.ndarray) -> float:
+    """The largest of all coordinates, of the values as they are: every chain counts, and no ranks are needed."""
+    within = draws.var(axis=1, ddof=1, dtype=float).mean(axis=0)
+    between = draws.mean(axis=1, dtype=float).var(axis=0, ddof=1)
+    return float(np.max(np.sqrt(1 - 1 / draws.shape[1] + between / np.where(within > 0, within, 1))))
+
+
+def _doubts(named: dict[str, np.ndarray], share: float, of_all: float) -> list[str]:
+    variables = [mixing(draws.reshape(*draws.shape[:2], -1)) for draws in named.values()]
+    r_hat = np.max([variable.r_hat.max() for variable in variables])
+    if np.isnan(r_hat):
+        return ["R-hat cannot be worked out: some coordinate never moved; try a smaller proposal scale"]
+    doubts, r_hat = [], max(r_hat, of_all)
+    if r_hat > LARGEST_R_HAT:
         doubts.append(
-            f"R-hat is up to {worst['R-hat']:.2f} (above {LARGEST_R_HAT}): the chains have not mixed; draw more, with "
+            f"R-hat is up to {r_hat:.2f} (above {LARGEST_R_HAT}): the chains have not mixed; draw more, with "
             "run.extend(num_samples), or start better"
         )
-    for kind, found in fewest.items():
-        if not np.isnan(worst["R-hat"]) and not found >= FEWEST_DRAWS:
-            what = "estimates are rough" if kind == "bulk" else "quantiles and widths are rough"
+    bulk = np.min([variable.ess_bulk.min() for variable in variables]) / share
+    tail = np.min([variable.ess_tail.min() for variable in variables]) / share
+    for kind, found, rough in (("bulk", bulk, "estimates"), ("tail", tail, "quantiles and widths")):
+        if not found >= FEWEST_DRAWS:
             doubts.append(
-                f"only {found:.0f} effective draws ({kind}) of some coordinate, below {FEWEST_DRAWS}: {what}; draw "
-                "more, with run.extend(num_samples)"
+                f"only {found:.0f} effective draws ({kind}) of some coordinate, below {FEWEST_DRAWS}: {rough} are "
+                "rough; draw more, with run.extend(num_samples)"
             )
     return doubts
-
-
-def _extreme(statistic: Any, pick: Callable[[Any], Any]) -> float:
-    """The largest or smallest value among all coordinates of all variables; NaN if there is one."""
-    return float(pick([pick(values.values) for values in statistic.data_vars.values()]))

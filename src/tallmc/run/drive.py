@@ -4,19 +4,20 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
 from tallmc.console.progress import is_watched, progress_bar, stop_on_interrupt
 from tallmc.feed import Feed
+from tallmc.numerics.memory import must_fit
+from tallmc.numerics.programs import program
 from tallmc.posterior import Model
-from tallmc.run.chain import Chain, Problem, draw_like, positions, restart_chain
-from tallmc.run.drivers import Driver
-from tallmc.run.records import Draw, Layout, Memory
+from tallmc.run.chain import Chain, Problem, positions, restart_chain
+from tallmc.run.drivers import Driver, layout_of
+from tallmc.run.records import Draw, Memory
 from tallmc.run.session import Session
+from tallmc.run.timing import Timing
 
 _FIRST_BLOCK = 16  # transitions: few, for nobody knows yet how long they take
 
@@ -50,21 +51,32 @@ class Driven(NamedTuple):
 
 
 def drive(
-    driver: Driver, session: Session, stage: PyTree, num_samples: int, *, show: bool, review: Review | None = None
+    driver: Driver,
+    session: Session,
+    stage: PyTree,
+    num_samples: int,
+    timing: Timing | None = None,
+    *,
+    show: bool,
+    review: Review | None = None,
 ) -> Driven:
     """Moves chains until each has so many more draws, or the user has had enough."""
-    problem = _problem(session, stage)
-    layout = Layout(draw_like(problem, jax.tree.map(lambda leaf: leaf[0], session.chains)))
+    problem, timing = _problem(session, stage), timing or Timing()
+    layout, _ = layout_of(problem, session.chains)
     num_warmup, num_chains = session.num_warmup, session.num_chains
     total = num_warmup + session.drawn + num_samples
     capacity = driver.capacity(num_chains, layout)
     show = show and is_watched()
     sink, drained, looks = Memory(), session.drawn, session.looks
-    pauses = [] if review is None else [t for t in review.times if t > int(session.chains.finished.min())]
+    pauses = [] if review is None else [t for t in review.times if t > int(np.min(np.asarray(session.chains.finished)))]
     stopped = False
-    with progress_bar(total, num_warmup, show=show) as update, stop_on_interrupt() as interrupted:
+    room = must_fit(
+        f"{num_chains:,} chains and the {capacity:,} draws of each that are kept on the device",
+        "use fewer chains, or driver=tm.ChainByChain()",
+    )
+    with room, progress_bar(total, num_warmup, show=show) as update, stop_on_interrupt() as interrupted:
         started = time.perf_counter()
-        work = driver.load(problem, session.chains, layout.empty((num_chains, capacity)))
+        work = driver.load(problem, session.chains, layout.shapes((num_chains, capacity)))
         pace = _Pace(driver.seconds_per_block(num_chains))
         while (before := int(driver.finished(work).min())) < total and not stopped:
             # No chain may write over a draw that is not drained yet, or run past a pause.
@@ -78,6 +90,7 @@ def drive(
                 work = driver.advance(problem, work, furthest, furthest)
             reached = int(driver.finished(work).min())
             pace.learn(reached - before)
+            timing.moved(pace.spent, before, reached, num_warmup)
             ready = reached - num_warmup
             if show:
                 first = max(before - num_warmup, drained, 0)
@@ -93,38 +106,37 @@ def drive(
                     session = session._replace(model=changed[0], feed=changed[1])
                     problem = _problem(session, stage)
                     chains = _restart(problem, driver.chains(work))
-                    work = driver.load(problem, chains, layout.empty((num_chains, capacity)))
+                    work = driver.load(problem, chains, layout.shapes((num_chains, capacity)))
         seconds = time.perf_counter() - started
     if drained == session.drawn:
         raise KeyboardInterrupt("stopped during warm-up: no draws to return")
     session = session._replace(chains=driver.chains(work), drawn=drained, looks=looks if pauses else ())
-    return Driven(
-        session, layout.unpack(sink.collect()), seconds, stopped and int(session.chains.finished.min()) < total
-    )
+    unfinished = int(np.min(np.asarray(session.chains.finished))) < total
+    return Driven(session, layout.unpack(sink.collect()), seconds, stopped and unfinished)
 
 
 class _Pace:
     """How many transitions make a block of the wanted length, whatever a transition takes."""
 
     def __init__(self, seconds: float):
-        self.wanted, self.block, self._spent = seconds, _FIRST_BLOCK, 0.0
+        self.wanted, self.block, self.spent = seconds, _FIRST_BLOCK, 0.0
 
     def __enter__(self) -> None:
         self._started = time.perf_counter()
 
     def __exit__(self, *_: object) -> None:
-        self._spent = time.perf_counter() - self._started
+        self.spent = time.perf_counter() - self._started
 
     def learn(self, transitions: int) -> None:
         """Adjusts the next block, by not too much at once."""
-        seconds = self._spent * self.block / max(transitions, 1)
+        seconds = self.spent * self.block / max(transitions, 1)
         self.block = max(1, int(self.block * np.clip(self.wanted / max(seconds, 1e-6), 0.1, 8)))
 
 
 def _problem(session: Session, stage: PyTree) -> Problem:
-    return Problem(session.kernel, session.model, session.feed, stage, jnp.int32(session.num_warmup))
+    return Problem(session.kernel, session.model, session.feed, stage, np.int32(session.num_warmup))
 
 
-@eqx.filter_jit
+@program
 def _restart(problem: Problem, chains: Chain) -> Chain:
     return jax.vmap(lambda chain: restart_chain(problem, chain))(chains)

@@ -1,8 +1,6 @@
 """The two ways to move chains: one at a time, or all of them by rounds. The chains are the same."""
 
 import abc
-import functools
-import operator
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -14,9 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
 
-from tallmc.run.chain import Chain, Problem, conclude_transition, observe_until_decided, observe_window
+from tallmc.numerics.keys import stacked, unstacked
+from tallmc.numerics.programs import program
+from tallmc.run.chain import Chain, Problem, conclude_transition, draw_like, observe_until_decided, observe_window
 from tallmc.run.native import native
-from tallmc.run.records import Layout, Record, pack, ring_size
+from tallmc.run.records import SMALLEST_RING, Layout, Record, pack, ring_size
 
 _SECONDS_PER_BLOCK = 0.3  # a progress bar that moves three times a second, and a Ctrl-C that is heard as soon
 
@@ -33,8 +33,12 @@ class Driver(eqx.Module):
         """Draws of each chain that the device keeps before the host must fetch them; a power of two."""
 
     @abc.abstractmethod
-    def load(self, problem: Problem, chains: Chain, records: Record) -> Any:
-        """Takes over stacked chains and records (leading axis: chain), and makes ready to move them."""
+    def prepare(self, problem: Problem, chains: Chain) -> None:
+        """Compiles what moves such stacked chains; shapes may stand for their arrays."""
+
+    @abc.abstractmethod
+    def load(self, problem: Problem, chains: Chain, records: dict[str, jax.ShapeDtypeStruct]) -> Any:
+        """Takes over stacked chains, makes records of these shapes (chain, draw, ...), and makes ready to move them."""
 
     @abc.abstractmethod
     def advance(self, problem: Problem, work: Any, until: int, most: int) -> Any:
@@ -94,16 +98,21 @@ class ChainByChain(Driver):
         del num_chains
         return ring_size(layout.num_bytes, 2**24)
 
-    def load(self, problem: Problem, chains: Chain, records: Record) -> Pieces:
+    def prepare(self, problem: Problem, chains: Chain) -> None:
+        """The loop of one chain, whatever their number."""
+        layout, one = layout_of(problem, chains)
+        _compiled_loop(problem, one, layout.shapes((self.capacity(1, layout),)))
+
+    def load(self, problem: Problem, chains: Chain, records: dict[str, jax.ShapeDtypeStruct]) -> Pieces:
         """One piece of work a chain. The loop is compiled here, once, before any threads start."""
-        count = chains.finished.shape[0]
-        pieces = [jax.tree.map(operator.itemgetter(i), (chains, records)) for i in range(count)]
+        blank = {name: np.zeros(like.shape, like.dtype) for name, like in records.items()}
+        pieces = unstacked((chains, blank), chains.finished.shape[0])
         return Pieces(_compiled_loop(problem, *pieces[0]), pieces)
 
     def advance(self, problem: Problem, work: Pieces, until: int, most: int) -> Pieces:
         """Moves every chain to exactly `until` transitions."""
         del most
-        target, rounds = jnp.int32(until), jnp.int32(self.rounds)
+        target, rounds = np.int32(until), np.int32(self.rounds)
 
         def move(piece: tuple[Chain, Record]) -> tuple[Chain, Record]:
             while int(piece[0].finished) < until:
@@ -119,7 +128,7 @@ class ChainByChain(Driver):
 
     def chains(self, work: Pieces) -> Chain:
         """Stacks the chains of all pieces."""
-        return jax.tree.map(lambda *leaves: jnp.stack(leaves), *(chain for chain, _ in work.pieces))
+        return stacked([chain for chain, _ in work.pieces])
 
     def peek(self, work: Pieces, start: int, stop: int) -> dict[str, np.ndarray]:
         """Looks at the first chain."""
@@ -162,21 +171,28 @@ def _loop(
 
 
 _LARGEST_NATIVE_WINDOW = 256  # measured: beyond it XLA's own kernels win, because they use wider vectors
-_thunk_loop = eqx.filter_jit(_loop)
-_native_loop = functools.cache(lambda: native(_loop))  # when it is needed: it asks the backend what it can do
+_thunk_loop = program(_loop, name="loop")
+_native_loop = native(_loop)
+_not_native: set[Any] = set()  # kinds of problems with an operation that cannot be part of one piece
 
 
 def _compiled_loop(problem: Problem, chain: Chain, record: Record) -> Callable[..., tuple[Chain, Record]]:
-    """The loop in its faster form. A chain that is told to go nowhere compiles it."""
-    nowhere = chain.finished, jnp.int32(0)
-    if problem.feed.batch_size <= _LARGEST_NATIVE_WINDOW:
+    """The loop in its faster form, compiled. Shapes may stand for the arrays of chain and record."""
+    arguments = problem, chain, record, np.int32(0), np.int32(0)
+    if problem.feed.batch_size <= _LARGEST_NATIVE_WINDOW and (kind := jax.tree.structure(problem)) not in _not_native:
         try:
-            _native_loop()(problem, chain, record, *nowhere)
-            return _native_loop()
-        except jax.errors.JaxRuntimeError:  # an operation that cannot be part of one piece
-            pass
-    _thunk_loop(problem, chain, record, *nowhere)
+            _native_loop.prepare(*arguments)
+            return _native_loop
+        except jax.errors.JaxRuntimeError:
+            _not_native.add(kind)
+    _thunk_loop.prepare(*arguments)
     return _thunk_loop
+
+
+def layout_of(problem: Problem, chains: Chain) -> tuple[Layout, Chain]:
+    """How draws of these chains are laid out, and the shapes of one of them."""
+    one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), chains)
+    return Layout(draw_like(problem, one)), one
 
 
 class Together(Driver):
@@ -197,18 +213,25 @@ class Together(Driver):
         """As many as a gibibyte holds of all chains."""
         return ring_size(num_chains * layout.num_bytes, 2**30)
 
-    def load(self, problem: Problem, chains: Chain, records: Record) -> tuple[Chain, Record]:
+    def prepare(self, problem: Problem, chains: Chain) -> None:
+        """A block of rounds of so many chains."""
+        layout, _ = layout_of(problem, chains)
+        count = chains.finished.shape[0]
+        like = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), chains)
+        _rounds.prepare(problem, np.int32(0), like, layout.shapes((count, self.capacity(count, layout))), self.rounds)
+
+    def load(self, problem: Problem, chains: Chain, records: dict[str, jax.ShapeDtypeStruct]) -> tuple[Chain, Record]:
         """Stacked as they are, in memory of their own: a block writes over what it is given."""
         del problem
-        return jax.tree.map(jnp.copy, chains), records
+        return _copied(chains), _blank(records)
 
     def advance(self, problem: Problem, work: tuple[Chain, Record], until: int, most: int) -> tuple[Chain, Record]:
         """Moves the chains until the slowest has made `until` transitions; the others are further on."""
-        limit = jnp.int32(most)
+        limit = np.int32(most)
         while (behind := until - int(self.finished(work).min())) > 0:
             # A transition takes a round at least, so these rounds are needed: no look in between.
             for _ in range(max(1, behind // self.rounds)):
-                work = _rounds((problem, limit), *work, self.rounds)
+                work = _rounds(problem, limit, *work, self.rounds)
         return work
 
     def finished(self, work: tuple[Chain, Record]) -> Int[np.ndarray, " chains"]:
@@ -223,18 +246,53 @@ class Together(Driver):
         """Looks at the last draw that all chains have."""
         del start
         capacity = jax.tree.leaves(work[1])[0].shape[1]
-        slot = jnp.int32((stop - 1) & (capacity - 1))  # a traced index: a new one each time would be compiled each time
-        return {name: np.asarray(jnp.take(array, slot, axis=1))[:, None] for name, array in work[1].items()}
+        slot = np.int32((stop - 1) & (capacity - 1))
+        return {name: np.asarray(array)[:, None] for name, array in _draws_at(work[1], slot).items()}
 
     def fetch(self, work: tuple[Chain, Record], start: int, stop: int) -> dict[str, np.ndarray]:
-        """Copies out of the one ring of all chains."""
-        return {name: _from_ring(np.asarray(array), start, stop, 1) for name, array in work[1].items()}
+        """Copies out of the one ring of all chains, in parts of one size: the rest of the ring may be large."""
+        firsts = range(start, stop, _FETCHED)
+        parts = [_draws_from(work[1], np.int32(first), _FETCHED) for first in firsts]
+        return {
+            name: np.concatenate([np.asarray(part[name]) for part in parts], axis=1)[:, : stop - start]
+            for name in work[1]
+        }
 
 
-@eqx.filter_jit(donate="all-except-first")
-def _rounds(kept: tuple[Problem, Int[Array, ""]], chains: Chain, records: Record, rounds: int) -> tuple[Chain, Record]:
+_FETCHED = SMALLEST_RING  # draws of all chains that are copied at a time
+
+
+@program
+def _blank(shapes: dict[str, jax.ShapeDtypeStruct]) -> Record:
+    """Rings to be filled, made where they are used."""
+    return {name: jnp.zeros(shape.shape, shape.dtype) for name, shape in shapes.items()}
+
+
+@program
+def _draws_from(records: Record, first: Int[Array, ""], count: int) -> Record:
+    """So many draws of all chains from one on, out of their ring."""
+    capacity = jax.tree.leaves(records)[0].shape[1]
+    slots = (first + jnp.arange(count, dtype=jnp.int32)) & (capacity - 1)
+    return {name: array[:, slots] for name, array in records.items()}
+
+
+@program
+def _copied(chains: Chain) -> Chain:
+    """In memory of their own."""
+    return jax.tree.map(jnp.copy, chains)
+
+
+@program
+def _draws_at(records: Record, slot: Int[Array, ""]) -> Record:
+    """The draws of all chains at one place of their rings."""
+    return {name: jnp.take(array, slot, axis=1) for name, array in records.items()}
+
+
+@program(donate=(2, 3))
+def _rounds(
+    problem: Problem, limit: Int[Array, ""], chains: Chain, records: Record, rounds: int
+) -> tuple[Chain, Record]:
     """So many rounds of all chains, none of which goes beyond a limit. Chains and records are used up."""
-    problem, limit = kept
     capacity = jax.tree.leaves(records)[0].shape[1]
     which = jnp.arange(chains.finished.shape[0])
 

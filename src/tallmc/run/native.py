@@ -10,8 +10,35 @@ import jax.numpy as jnp
 from jax.experimental.xla_metadata import set_xla_metadata
 from jaxtyping import Array, PyTree
 
+from tallmc.numerics.programs import program
 
-def native(function: Callable[..., Any]) -> Callable[..., Any]:
+
+class Native:
+    """A function whose program is one piece of machine code; called and prepared like a `Program`."""
+
+    def __init__(self, function: Callable[..., Any]):
+        inner: Callable[..., Any] = eqx.filter_jit(lambda *args: (function(*args), _one_of_each(args)))
+
+        def outer(*args: Any) -> Any:
+            result, read = inner(*args)
+            leaves, structure = jax.tree.flatten(result)
+            # A mark on any one output is a mark on the call that gives it.
+            leaves[-1] = set_xla_metadata(leaves[-1], xla_cpu_small_call="true", inlineable="false")
+            return jax.tree.unflatten(structure, leaves), read
+
+        name = getattr(function, "__name__", "native")
+        self._program = program(outer, compiler_options=_emit_everything, name=name)
+
+    def __call__(self, *args: Any) -> Any:
+        """The function's result; what was read for the sake of reading is dropped."""
+        return self._program(*args)[0]
+
+    def prepare(self, *args: Any) -> None:
+        """Compiles or loads the program for such arguments, and does not run it; see `Program.prepare`."""
+        self._program.prepare(*args)
+
+
+def native(function: Callable[..., Any]) -> Native:
     """Compiles `function`, and asks XLA to emit it, loops and all, as one piece of machine code.
 
     XLA runs a compiled loop on a CPU as a list of small kernels, handed out one by one. A round of a chain is some
@@ -20,17 +47,7 @@ def native(function: Callable[..., Any]) -> Callable[..., Any]:
     Where the mark means nothing to the compiler, nothing is lost but that. Some operations (a sort, a factorisation)
     need XLA's runtime: with one of those inside, compilation fails, and the caller has to do without.
     """
-    inner: Callable[..., Any] = eqx.filter_jit(lambda *args: (function(*args), _one_of_each(args)))
-
-    @eqx.filter_jit(compiler_options=_emit_everything())  # pyright: ignore[reportCallIssue]
-    def outer(*args: Any) -> Any:
-        result, read = inner(*args)
-        leaves, structure = jax.tree.flatten(result)
-        # A mark on any one output is a mark on the call that gives it.
-        leaves[-1] = set_xla_metadata(leaves[-1], xla_cpu_small_call="true", inlineable="false")
-        return jax.tree.unflatten(structure, leaves), read
-
-    return lambda *args: outer(*args)[0]
+    return Native(function)
 
 
 @functools.cache

@@ -21,7 +21,7 @@ class Draw(NamedTuple):
     stats: dict[str, Any]
 
 
-Record = dict[str, Array]
+Record = dict[str, Any]  # of arrays: NumPy's before anything was written, then JAX's
 
 
 def pack(draw: Draw) -> Record:
@@ -38,10 +38,10 @@ class Layout(eqx.Module):
 
     like: Draw = eqx.field(static=True)
 
-    def empty(self, leading: tuple[int, ...]) -> Record:
-        """Records with room for so many draws."""
+    def shapes(self, leading: tuple[int, ...]) -> dict[str, jax.ShapeDtypeStruct]:
+        """Shapes and dtypes of records with room for so many draws."""
         shapes = jax.eval_shape(pack, self.like)
-        return {name: jnp.zeros((*leading, *shape.shape), shape.dtype) for name, shape in shapes.items()}
+        return {name: jax.ShapeDtypeStruct((*leading, *one.shape), one.dtype) for name, one in shapes.items()}
 
     @property
     def num_bytes(self) -> int:

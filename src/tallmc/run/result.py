@@ -3,13 +3,10 @@
 import dataclasses
 import functools
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import arviz_base
 import jax
 import numpy as np
-import xarray
-from arviz_stats import summary as summarise  # pyright: ignore
 from jaxtyping import PyTree
 
 from tallmc.console.progress import few
@@ -24,6 +21,9 @@ from tallmc.run.drivers import Driver, pick_driver
 from tallmc.run.records import Draw
 from tallmc.run.session import Session
 from tallmc.run.summary import Summary, costs_of
+
+if TYPE_CHECKING:
+    import xarray
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +43,8 @@ class Run:
         choices: What was chosen for the caller, in words.
         known_doubts: What was known against the run before its draws were looked at.
         audit: Decisions checked on all rows, if that was done.
+        timing: Seconds of the call that gave the run, by phase: reading, mode, expansion, pilot, compiling, warmup,
+            sampling, audit, and total.
     """
 
     samples: PyTree
@@ -56,6 +58,7 @@ class Run:
     choices: tuple[str, ...] = ()
     known_doubts: tuple[str, ...] = ()
     audit: Any = None
+    timing: dict[str, float] = dataclasses.field(default_factory=dict)
 
     @classmethod
     def collect(cls, done: Driven, **others: Any) -> "Run":
@@ -169,12 +172,16 @@ class Run:
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         store.write(path, fields, self.posterior, with_rows=rows)
 
-    def to_datatree(self) -> xarray.DataTree:
+    def to_datatree(self) -> "xarray.DataTree":
         """The run as an ArviZ DataTree with groups `posterior` and `sample_stats`."""
+        import arviz_base
+
         return arviz_base.from_dict({"posterior": _named(self.samples), "sample_stats": dict(self.stats)})
 
     @functools.cached_property
     def _table(self) -> Any:
+        from arviz_stats import summary as summarise  # pyright: ignore
+
         # ESS and R-hat need a few draws; a run cut short by Ctrl-C may have fewer.
         kind = "all" if self.num_draws >= 4 else "stats"
         return summarise(self.to_datatree(), kind=kind, ci_prob=0.9, ci_kind="eti", round_to="none")  # pyright: ignore
@@ -184,7 +191,7 @@ class Run:
         fewest = float(np.min(self._table["ess_bulk"])) if "ess_bulk" in self._table else float("nan")
         costs = costs_of(self.stats, self.posterior.num_rows, self.setup_rows, fewest)
         audit = "" if self.audit is None else str(self.audit)
-        return Summary(self._table, costs, tuple(self._notes()), audit, self._parts())
+        return Summary(self._table, costs, tuple(self._notes()), audit, self._parts(), self.timing)
 
     def _parts(self) -> tuple[str, ...]:
         """What each part of a kernel made of kernels did, a line each."""

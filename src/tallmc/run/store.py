@@ -12,7 +12,6 @@ from typing import Any
 import equinox as eqx
 import jax
 import numpy as np
-import zarr
 
 from tallmc.posterior import Posterior, Rows
 from tallmc.run.encoding import Decoder, Encoder
@@ -22,6 +21,8 @@ _FORMAT = 1
 
 def write(path: str | os.PathLike[str], fields: dict[str, Any], posterior: Posterior, *, with_rows: bool) -> None:
     """Writes the fields of a run to a folder, all of it or nothing."""
+    import zarr
+
     target = Path(path)
     if target.exists() and not _is_run(target):
         raise ValueError(f"{target} exists and is not a saved run; choose another path")
@@ -51,6 +52,8 @@ def write(path: str | os.PathLike[str], fields: dict[str, Any], posterior: Poste
 
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     """What `write` wrote: the fields of a run, and what the file says about itself."""
+    import zarr
+
     source = Path(path)
     if not _is_run(source):
         raise ValueError(f"{source} is not a saved run; pass a folder that run.save(path) wrote")

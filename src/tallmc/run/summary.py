@@ -1,11 +1,14 @@
 """A run in one table and a few lines."""
 
 import dataclasses
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas
 
 from tallmc.console.progress import few
+
+if TYPE_CHECKING:
+    import pandas
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,13 +21,15 @@ class Summary:
         notes: What a reader must not miss.
         audit: What became of decisions that were checked on all rows; empty if none were.
         parts: What each part of a kernel made of kernels did; empty for others.
+        timing: Seconds of the call, by phase.
     """
 
-    table: pandas.DataFrame
+    table: "pandas.DataFrame"
     costs: dict[str, float]
     notes: tuple[str, ...]
     audit: str = ""
     parts: tuple[str, ...] = ()
+    timing: dict[str, float] = dataclasses.field(default_factory=dict)
 
     def __str__(self) -> str:
         costs = self.costs
@@ -41,6 +46,8 @@ class Summary:
         if "error_mean" in costs:
             lines.append(f"estimated error of the acceptance probability   {costs['error_mean']:.1e} on average")
         lines += self.parts
+        if self.timing:
+            lines.append(f"time            {timing_text(self.timing)}")
         if self.audit:
             lines.append(self.audit)
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
@@ -49,12 +56,25 @@ class Summary:
         return f"{self.table.to_html(float_format='{:.4g}'.format)}<pre>{str(self).split(chr(10) * 2, 1)[1]}</pre>"
 
 
-def _readable(table: pandas.DataFrame) -> str:
+def _readable(table: "pandas.DataFrame") -> str:
     renamed = table.rename(columns={"eti90_lb": "5%", "eti90_ub": "95%"})
     for name in ("ess_bulk", "ess_tail"):
         if name in renamed:
             renamed[name] = [f"{value:,.0f}" for value in renamed[name]]
     return renamed.to_string(float_format="{:.4g}".format)
+
+
+def timing_text(timing: dict[str, float]) -> str:
+    """The whole call, and the phases that took a hundredth of it or more, the longest first.
+
+    Example:
+        >>> timing_text({"mode": 0.5, "compiling": 2.0, "audit": 0.001, "total": 2.6})
+        '2.6 s: compiling 2, mode 0.5'
+    """
+    total = timing["total"]
+    phases = sorted(((spent, name) for name, spent in timing.items() if name != "total"), reverse=True)
+    named = [f"{name} {spent:.2g}" for spent, name in phases if spent >= 0.01 * total]
+    return f"{total:.2g} s: {', '.join(named)}" if named else f"{total:.2g} s"
 
 
 def costs_of(stats: dict[str, np.ndarray], num_rows: int, setup_rows: int, fewest: float) -> dict[str, float]:

@@ -5,25 +5,27 @@ import warnings
 from collections.abc import Callable
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, PyTree, Real
 
 from tallmc.acceptance import MHSS, AcceptanceRule, Exact, MHMinibatch
 from tallmc.console.progress import working
 from tallmc.control_variates import Controlled, ExpandedModel, Taylor, covariance_factor
-from tallmc.feed import Feed, WeightedFeed
+from tallmc.feed import Feed, RowWeights, WeightedFeed
 from tallmc.metropolis import MetropolisHastings
+from tallmc.numerics.flat import flatten
 from tallmc.numerics.keys import as_key
+from tallmc.numerics.programs import program
 from tallmc.optimise.exact_update import NO_OPTIMUM
 from tallmc.optimise.mode import default_start
-from tallmc.posterior import Posterior, RowBounds, Rows, checks
+from tallmc.optimise.result import OptimiseResult
+from tallmc.posterior import Posterior, Rows, checks
 from tallmc.posterior.linear_predictor import LinearPredictor
-from tallmc.posterior.passes import log_densities
+from tallmc.posterior.passes import log_densities, prior_derivatives
 from tallmc.proposals import CrankNicolson, Proposal, RandomWalk
+from tallmc.run.timing import Timing
 from tallmc.setup.modes import find_mode, other_modes
 from tallmc.setup.start import Start
 
@@ -51,6 +53,9 @@ _HEAVY = 1.0
 # cost several times as much as the same rows read in their order, so at a quarter little is left to gain.
 _WORTHWHILE = 0.25
 _FEW_ROWS = 1000  # up to which every test reads all rows: with so few there is little to save. A judgement
+# Posterior standard deviations at which the search for the mode has arrived: the derivatives there give the rest of the
+# way to a hundredth of that, and an expansion is as good there as at the mode itself.
+_ARRIVED = 0.1
 _MOST_ITERATIONS = 40  # of the search for the mode; one that has not arrived by then counts as failed. A judgement
 
 
@@ -72,41 +77,48 @@ class Pilot(NamedTuple):
     rows_read: int
 
 
-def plan(posterior: Posterior, init: PyTree, num_chains: int, rng_key: Array, *, progress: bool) -> Start:
+def plan(
+    posterior: Posterior, init: PyTree, num_chains: int, rng_key: Array, timing: Timing, *, progress: bool
+) -> Start:
     """Finds the mode, looks around it, and picks control variate, proposal and rule."""
-    start = default_start(posterior) if init is None else init
-    positions = checks.one_position_per_chain(posterior, start, num_chains)
+    with timing.phase("reading"):
+        start = default_start(posterior) if init is None else init
+        positions = checks.one_position_per_chain(posterior, start, num_chains)
+        checks.check_start(posterior, positions)
     first = jax.tree.map(lambda leaf: leaf[0], positions)
-    with warnings.catch_warnings():
+    with timing.phase("mode"), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # what did not converge is dealt with here
-        found = find_mode(posterior, first, max_iterations=_MOST_ITERATIONS, progress=progress)
+        found = find_mode(posterior, first, max_iterations=_MOST_ITERATIONS, tolerance=_ARRIVED, progress=progress)
     if found.reason.startswith(NO_OPTIMUM):
         raise ValueError(f"the posterior cannot be sampled: {found.reason}")
     rows_read = found.rows_read
-    centre = jax.tree.map(jnp.asarray, found.position)
+    at = found.position
     if not found.converged:
         # A search that failed may have ended anywhere, even outside the support.
-        at_start, at_end = log_densities(posterior.model, posterior.rows, [first, centre])
-        centre = centre if at_end > at_start else first
+        at_start, at_end = log_densities(posterior.model, posterior.rows, [first, at])
+        at = at if at_end > at_start else first
         rows_read += 2 * posterior.num_rows
-    with working("expanding the posterior at its mode", show=progress):
-        controlled = _expand(posterior, centre)
+    with timing.phase("expansion"), working("expanding the posterior at its mode", show=progress):
+        controlled = _expand(posterior, at, found)
     rows_read += controlled.rows_read
     factor = covariance_factor(controlled.precision)
     if factor is None:
         _refuse_improper(controlled.precision, converged=found.converged)
-        return _without_a_normal(posterior, centre, num_chains, rows_read, "no maximum with a curvature all around")
-    _check_digits(centre, factor)
+        return _without_a_normal(posterior, at, num_chains, rows_read, "no maximum with a curvature all around")
+    _check_digits(at, factor)
     if not found.converged:
         reason = "no maximum inside its support (if it lies on a boundary, transform that parameter)"
-        return _without_a_normal(posterior, centre, num_chains, rows_read, reason, factor)
-    with working("looking for other modes", show=progress):
+        return _without_a_normal(posterior, at, num_chains, rows_read, reason, factor)
+    centre = _one_step_further(posterior, at, controlled, factor)
+    with timing.phase("mode"), working("looking for other modes", show=progress):
         others, more_rows = other_modes(posterior, centre, factor, rng_key)
     rows_read += more_rows
     if others:
         return _between_modes(posterior, [centre, *others], factor, num_chains, rows_read)
-    with working("comparing the posterior with a normal", show=progress):
-        pilot = look_around(controlled.model, posterior.rows, centre, factor, rng_key)
+    with timing.phase("expansion"):
+        weights = None if controlled.constants is None else RowWeights.of(controlled.constants)
+    with timing.phase("pilot"), working("comparing the posterior with a normal", show=progress):
+        pilot = look_around(controlled.model, posterior.rows, centre, factor, rng_key, weights)
     rows_read += pilot.rows_read
     if not pilot.misfit < _NOTHING_LIKE_NORMAL:
         _refuse_endless(posterior, first, centre)
@@ -130,32 +142,36 @@ def plan(posterior: Posterior, init: PyTree, num_chains: int, rng_key: Array, *,
             "the posterior is only roughly normal: in a short run its long tails may be missed, and widths come out "
             "too small; draw more, or compare with tm.RandomWalk",
         )
-    return Start(target, MetropolisHastings(proposal, rule), starts, rows_read, used, feed, choices, doubts)
+    kernel = MetropolisHastings(proposal, rule)
+    return Start(target, kernel, starts, rows_read, used, feed, weights, choices, doubts)
 
 
 def look_around(
-    model: ExpandedModel, all_rows: Rows, centre: PyTree, factor: Real[np.ndarray, "d d"], rng_key: Array
+    model: ExpandedModel,
+    all_rows: Rows,
+    centre: PyTree,
+    factor: Real[np.ndarray, "d d"],
+    rng_key: Array,
+    weights: RowWeights | None,
 ) -> Pilot:
     """Compares the posterior with the normal at its mode, at draws of the normal, from a few thousand rows."""
-    flat, unravel = ravel_pytree(centre)
+    flat, unravel = flatten(centre)
     num_rows = model.num_rows
     count = min(_PILOT_ROWS, max(num_rows // 4, min(num_rows, 500)))
     generator = np.random.default_rng(np.asarray(jax.random.key_data(as_key(rng_key))))
     white = generator.normal(size=(_PILOT_POINTS, len(factor)))
     white = np.concatenate([white, (1 + 2 / math.sqrt(len(factor))) * white])
-    points = jnp.asarray(white @ factor.T, flat.dtype)
+    points = (white @ factor.T + (flat - np.asarray(model.expansion.centre, float))).astype(flat.dtype)
     drawn, rows_read = math.inf, 2 * _PILOT_POINTS * count
-    if isinstance(model.bounds, RowBounds):
+    if weights is not None:
         # Rows by what they can say, or the few that say most would be missed.
-        weights = model.bounds.constants(all_rows)
-        weights = weights / weights.sum() if weights.any() else np.full(num_rows, 1 / num_rows)
-        rows = generator.choice(num_rows, count, p=weights)
-        scale = 1 / (num_rows * weights[rows])
-        drawn = float(np.mean(_expected_draws(model, unravel, points[:_PILOT_POINTS])))
-        rows_read += num_rows
+        rows = weights.drawn(generator, count)
+        scale = np.asarray(weights.scales, float)[rows]
     else:
-        rows, scale = generator.choice(num_rows, count, replace=False), np.ones(count)
-    known, left = _log_ratios(model, unravel, points, jax.tree.map(jnp.asarray, all_rows.take(rows)))
+        rows, scale = generator.choice(num_rows, count, replace=False, shuffle=False), np.ones(count)
+    known, left, changes = _look(model, unravel, points, all_rows.take(rows), weights is not None)
+    if changes is not None:
+        drawn = num_rows * float(np.mean(np.asarray(changes))) / float(model.temperature)
     left = num_rows * scale * np.asarray(left, float)
     variance = np.var(left, axis=1) / count * (1 if math.isfinite(drawn) else 1 - count / num_rows)
     misses = np.asarray(known, float) + left.mean(axis=1) + np.sum(white**2, axis=1) / 2
@@ -179,44 +195,53 @@ def window_size(rows_drawn: float) -> int:
     return 4 if rows_drawn < 1 else int(np.clip(8 * round(rows_drawn / 24), 8, 64))
 
 
-@eqx.filter_jit
-def _log_ratios(model: ExpandedModel, unravel: Callable, steps: Array, rows: PyTree) -> tuple[Array, Array]:
-    """From the centre: what needs no rows, and what each row adds."""
-    centre = model.expansion.centre
-
-    def one(step: Array) -> tuple[Array, Array]:
-        old, new = unravel(centre), unravel(centre + step)
-        return model.known_change(old, new).offset, model.log_ratios(old, new, rows)
-
-    with jax.default_matmul_precision("highest"):
-        return jax.lax.map(one, steps)
-
-
-@eqx.filter_jit
-def _expected_draws(model: ExpandedModel, unravel: Callable, steps: Array) -> Array:
-    """Of an exact subsampling rule, for steps from each point to the next."""
+@program
+def _look(
+    model: ExpandedModel, unravel: Callable, steps: Array, rows: PyTree, bounded: bool
+) -> tuple[Array, Array, Array | None]:
+    """From the expansion's centre: what needs no rows, what each row adds, and by how much rows may change at most, on
+    average, from each of the first points to the next."""
     centre, bounds = model.expansion.centre, model.bounds
-    assert bounds is not None
-    changes = jax.vmap(lambda a, b: bounds.mean_change(unravel(centre + a), unravel(centre + b)))(steps[:-1], steps[1:])
-    return changes * (model.num_rows / model.temperature.astype(changes.dtype))
+    old = jax.vmap(unravel)(jnp.broadcast_to(centre, steps.shape))
+    new = jax.vmap(unravel)(centre[None] + steps)
+    near = jax.tree.map(lambda leaf: leaf[:_PILOT_POINTS], new)
+    ends = (jax.tree.map(lambda leaf, cut=cut: leaf[cut], near) for cut in (slice(None, -1), slice(1, None)))
+    with jax.default_matmul_precision("highest"):
+        known = jax.vmap(lambda a, b: model.known_change(a, b).offset)(old, new)
+        changes = jax.vmap(bounds.mean_change)(*ends) if bounded and bounds is not None else None
+        return known, model.log_ratios_of_moves(old, new, rows), changes
 
 
 def _starts(posterior: Posterior, centre: PyTree, factor: np.ndarray | None, num_chains: int, rng_key: Array) -> PyTree:
     """Draws of the normal, so that R-hat has something to compare; the mode, if there is no normal or it leaves the
     prior's support."""
-    flat, unravel = ravel_pytree(centre)
-    at_mode = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num_chains, *leaf.shape)), centre)
-    if factor is None:
-        return at_mode
-    noise = jax.random.normal(jax.random.fold_in(as_key(rng_key), 1), (num_chains, flat.size), flat.dtype)
-    apart = jax.vmap(lambda z: unravel(flat + jnp.asarray(factor, flat.dtype) @ z))(noise)
-    priors = jax.vmap(lambda position: jnp.asarray(posterior.log_prior(position)))(apart)
-    return apart if np.all(np.isfinite(priors)) else at_mode
+    if factor is not None:
+        flat, unravel = flatten(centre)
+        generator = np.random.default_rng([3, *np.asarray(jax.random.key_data(as_key(rng_key)))])
+        draws = flat + generator.normal(size=(num_chains, flat.size)) @ factor.T
+        apart = jax.tree.map(lambda *leaves: np.stack(leaves), *(unravel(draw.astype(flat.dtype)) for draw in draws))
+        if np.all(np.isfinite(checks.log_priors(posterior, apart))):
+            return apart
+    return jax.tree.map(lambda leaf: np.broadcast_to(leaf, (num_chains, *leaf.shape)), centre)
 
 
-def _expand(posterior: Posterior, centre: PyTree) -> Controlled:
-    size = ravel_pytree(centre)[0].size
-    return Taylor(2 if size <= _LARGEST_MATRIX else 1).expand(posterior, centre)
+def _expand(posterior: Posterior, at: PyTree, found: OptimiseResult) -> Controlled:
+    """At the mode, with the sums of the search's last pass if that was made there."""
+    flat, _ = flatten(at)
+    taylor, last = Taylor(2 if flat.size <= _LARGEST_MATRIX else 1), found.full_pass
+    if last is None or not np.array_equal(last.position.astype(flat.dtype), flat):
+        return taylor.expand(posterior, at)
+    temperature = float(posterior.temperature)
+    assert last.sums.curvature is not None
+    return taylor.expand_known(posterior, at, temperature * last.sums.score, -temperature * last.sums.curvature)
+
+
+def _one_step_further(posterior: Posterior, at: PyTree, controlled: Controlled, factor: np.ndarray) -> PyTree:
+    """The mode by a last Newton step, which needs no rows: the derivatives are those of the expansion."""
+    flat, unravel = flatten(at)
+    likelihood = np.asarray(controlled.model.expansion.gradient, float) / float(posterior.temperature)
+    slope = likelihood + prior_derivatives(posterior.model, unravel, flat)[1]
+    return unravel((flat + factor @ (factor.T @ slope)).astype(flat.dtype))
 
 
 def _choose_proposal(centre: PyTree, factor: np.ndarray, pilot: Pilot, num_rows: int) -> tuple[Proposal, str, bool]:
@@ -276,14 +301,14 @@ def _without_a_normal(
 ) -> Start:
     """Where there is no normal approximation: a random walk and all rows."""
     scale = 0.1 if factor is None else factor
-    stay = _starts(posterior, centre, None, num_chains, as_key(0))
+    stay = jax.tree.map(lambda leaf: np.broadcast_to(leaf, (num_chains, *leaf.shape)), centre)
     choices = (
         f"the posterior has {reason}, so proposals are RandomWalk steps, tuned in warm-up, and every test reads all "
         f"{posterior.num_rows:,} rows (Exact): right, and slow",
     )
     doubts = (f"the posterior has {reason}; look at R-hat and at the traces before you trust it",)
     kernel = MetropolisHastings(RandomWalk(scale), Exact())
-    return Start(posterior.model, kernel, stay, rows_read, None, None, choices, doubts)
+    return Start(posterior.model, kernel, stay, rows_read, choices=choices, doubts=doubts)
 
 
 def _between_modes(
@@ -292,7 +317,7 @@ def _between_modes(
     """Chains start at all modes in turn, so that they cannot agree by all being in the same one."""
     starts = [modes[chain % len(modes)] for chain in range(num_chains)]
     where = "all of them" if num_chains >= len(modes) else f"{num_chains} of them, as there are no more chains"
-    positions = jax.tree.map(lambda *leaves: jnp.stack(leaves), *starts)
+    positions = jax.tree.map(lambda *leaves: np.stack(leaves), *starts)
     choices = (
         f"found {len(modes)} modes, so chains start at {where}, proposals are RandomWalk steps in the shape of "
         f"the first, and every test reads all {posterior.num_rows:,} rows (Exact): right if chains cross between them",
@@ -302,7 +327,7 @@ def _between_modes(
         "say nothing of how much each weighs. Sample at a higher temperature, or each mode by itself",
     )
     kernel = MetropolisHastings(RandomWalk(factor * 2.4 / math.sqrt(len(factor))), Exact())
-    return Start(posterior.model, kernel, positions, rows_read, None, None, choices, doubts)
+    return Start(posterior.model, kernel, positions, rows_read, choices=choices, doubts=doubts)
 
 
 def _refuse_improper(precision: np.ndarray, *, converged: bool) -> None:
@@ -323,7 +348,7 @@ def _refuse_endless(posterior: Posterior, start: PyTree, centre: PyTree) -> None
     """A search for the mode that gave up far out, where the density still rises, found none."""
     beyond = jax.tree.map(lambda a, b: b + 9 * (b - a), start, centre)
     here, further = log_densities(posterior.model, posterior.rows, [centre, beyond])
-    went = not np.array_equal(ravel_pytree(start)[0], ravel_pytree(centre)[0])
+    went = not np.array_equal(flatten(start)[0], flatten(centre)[0])
     if went and further >= here:
         raise ValueError(
             "the posterior cannot be sampled: its density does not fall towards infinity, in the direction in which "
@@ -335,13 +360,13 @@ def _guessed(posterior: Posterior, centre: PyTree) -> tuple[str, ...]:
     """What a position was taken to be; regressions that come with the library leave no doubt."""
     if isinstance(posterior.log_likelihood, LinearPredictor):
         return ()
-    size = ravel_pytree(centre)[0].size
+    size = flatten(centre)[0].size
     return (f"took a position for {size} numbers, one for each column of the data (if it is not, pass init)",)
 
 
 def _check_digits(centre: PyTree, factor: np.ndarray) -> None:
     """Positions must be finer than the posterior is wide."""
-    flat = ravel_pytree(centre)[0]
+    flat = flatten(centre)[0]
     width = np.sqrt(np.sum(factor**2, axis=1))
     grid = float(jnp.finfo(flat.dtype).eps) * np.abs(np.asarray(flat, float))
     worst = int(np.argmax(grid / width))

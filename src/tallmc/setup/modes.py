@@ -4,17 +4,17 @@ import warnings
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, PyTree, Real
 
+from tallmc.numerics.flat import flatten
 from tallmc.numerics.keys import as_key
-from tallmc.optimise.mode import mode
+from tallmc.numerics.permutation import NUM_KEYS
+from tallmc.optimise.mode import default_start, search_mode
 from tallmc.optimise.result import OptimiseResult
-from tallmc.posterior import Posterior
+from tallmc.posterior import Posterior, checks
 from tallmc.posterior.linear_predictor import LinearPredictor
-from tallmc.posterior.passes import log_densities
+from tallmc.posterior.passes import Span, log_densities
 
 _NUM_STARTS = 6  # searches: a mode that half of all starts lead to is missed once in 64 times. A judgement
 _ROWS = 1000  # that a search looks at first, so that one that leads nowhere new costs little. A judgement
@@ -39,26 +39,26 @@ def other_modes(
     likelihood = posterior.log_likelihood
     if isinstance(likelihood, LinearPredictor) and likelihood.link.concave:
         return [], 0
-    flat, unravel = ravel_pytree(jax.tree.map(jnp.asarray, centre))
+    flat, unravel = flatten(centre)
     here = np.asarray(flat, float)
     generator = np.random.default_rng([2, *np.asarray(jax.random.key_data(as_key(rng_key)))])
-    few = _some_rows(posterior, generator)
-    width = np.sqrt(np.sum(factor**2, axis=1) * posterior.num_rows / few.num_rows)
+    few = Span(0, min(_ROWS, posterior.num_rows), generator.integers(0, 2**32, NUM_KEYS, np.uint32))
+    scale = np.sqrt(posterior.num_rows / few.num_rows)
+    width = np.sqrt(np.sum(factor**2, axis=1)) * scale
     found, rows_read = [], 0
     for start in range(_NUM_STARTS):
         spread = (np.abs(here) + 10 * width) * (1 if start % 2 else 0.3)
-        guess = unravel(jnp.asarray(spread * generator.normal(size=len(here)), flat.dtype))
-        rough, rows = _search(few, guess)
+        guess = (spread * generator.normal(size=len(here))).astype(flat.dtype)
+        rough, rows = _search(posterior, unravel(guess), few)
         rows_read += rows
         known = [here, *found]
-        few_factor = factor * np.sqrt(posterior.num_rows / few.num_rows)
-        if rough is None or _near(rough, known, few_factor, np.sqrt(len(here)) + _BLUR):
+        if rough is None or _near(rough, known, factor * scale, np.sqrt(len(here)) + _BLUR):
             continue
-        exact, rows = _search(posterior, unravel(jnp.asarray(rough, flat.dtype)))
+        exact, rows = _search(posterior, unravel(rough.astype(flat.dtype)))
         rows_read += rows
         if exact is not None and not _near(exact, known, factor, _APART):
             found.append(exact)
-    modes = [unravel(jnp.asarray(position, flat.dtype)) for position in found]
+    modes = [unravel(position.astype(flat.dtype)) for position in found]
     if modes:
         heights = log_densities(posterior.model, posterior.rows, [centre, *modes])
         rows_read += len(heights) * posterior.num_rows
@@ -67,28 +67,31 @@ def other_modes(
 
 
 def find_mode(posterior: Posterior, init: PyTree, **options: Any) -> OptimiseResult:
-    """`tm.optimise.mode`, but Ctrl-C ends it all: there is nothing to sample from yet."""
-    found = mode(posterior, init, **options)
+    """`tm.optimise.mode`, but Ctrl-C ends it all: there is nothing to draw from yet.
+
+    Args:
+        posterior: What to find the mode of.
+        init: A position that was checked already; None: zeros, which are checked here.
+        **options: As for `tm.optimise.mode`.
+    """
+    if init is None:
+        positions = checks.one_position_per_chain(posterior, default_start(posterior), 1)
+        checks.check_start(posterior, positions)
+        init = jax.tree.map(lambda leaf: leaf[0], positions)
+    found = search_mode(posterior, init, **options)
     if found.interrupted:
         raise KeyboardInterrupt("stopped while looking for the mode: no draws to return")
     return found
 
 
-def _some_rows(posterior: Posterior, generator: np.random.Generator) -> Posterior:
-    count = min(_ROWS, posterior.num_rows)
-    rows = np.sort(generator.choice(posterior.num_rows, count, replace=False))
-    model = posterior.model
-    return Posterior(model.log_likelihood, posterior.rows.take(rows), model.log_prior, model.temperature)
-
-
-def _search(posterior: Posterior, guess: PyTree) -> tuple[np.ndarray | None, int]:
+def _search(posterior: Posterior, guess: PyTree, span: Span | None = None) -> tuple[np.ndarray | None, int]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # a search that leads nowhere found no mode
-            found = find_mode(posterior, guess, progress=False)
+            found = find_mode(posterior, guess, span=span, progress=False)
     except ValueError:  # the guess lies outside the support
         return None, 0
-    position = np.asarray(ravel_pytree(found.position)[0], float)
+    position = flatten(found.position)[0].astype(float)
     return (position if found.converged else None), found.rows_read
 
 

@@ -6,7 +6,6 @@ import warnings
 import jax
 import numpy as np
 from jaxtyping import Array, PyTree
-from scipy import stats
 
 from tallmc.acceptance.normality import NormalityWarning, alternatives
 from tallmc.diagnostics.moves import Moves, move_moments, moves_of
@@ -130,6 +129,8 @@ def _distance_from_student(values: np.ndarray, rows: int) -> float:
     """Kolmogorov distance of the t-statistic of random batches from what normal rows would give."""
     if rows >= len(values) or rows < 2:
         return 0.0
+    from scipy import stats
+
     generator, centre = np.random.default_rng(0), values.mean()
     gap, spread = np.empty(_NUM_BATCHES), np.empty(_NUM_BATCHES)
     at_once = max(1, _NUMBERS_AT_ONCE // rows)

@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 from jaxtyping import PyTree, Real
 
 from tallmc.control_variates import Controlled, Taylor, covariance_factor
+from tallmc.numerics.flat import flatten
 from tallmc.posterior import Posterior
 
 # All three are judgements: no measurement of other values is on record.
@@ -55,7 +54,7 @@ def recentre(controlled: Controlled, posterior: Posterior, looks: Sequence[PyTre
     """
     model = controlled.model
     late = looks[len(looks) // 2 :]
-    points = np.concatenate([np.asarray(jax.vmap(lambda p: ravel_pytree(p)[0])(look), float) for look in late])
+    points = np.concatenate([_flat(look) for look in late])
     centre = np.asarray(model.expansion.centre, float)
     squares, size = squared_distances(controlled.precision, centre, points), len(centre)
     share = float(np.mean(squares > size + 6 * np.sqrt(2 * size) + 20))  # further than a normal would ever be
@@ -63,10 +62,10 @@ def recentre(controlled: Controlled, posterior: Posterior, looks: Sequence[PyTre
     if share <= _FAR_SHARE or np.median(after) < _APPROACHING * np.median(before):
         return None
     one = jax.tree.map(lambda leaf: leaf[0], looks[0])
-    flat, unravel = ravel_pytree(one)
+    flat, unravel = flatten(one)
     try:
         # The median, so that one chain that is lost does not lead the others astray.
-        middle = unravel(jnp.asarray(np.median(points, axis=0), flat.dtype))
+        middle = unravel(np.median(points, axis=0).astype(flat.dtype))
         moved = Taylor(model.expansion.order).expand(posterior, middle)
     except ValueError:  # no derivatives there
         return None
@@ -77,3 +76,9 @@ def recentre(controlled: Controlled, posterior: Posterior, looks: Sequence[PyTre
         f"{100 * _FAR_SHARE:.0f} % is too much), so it was moved to their middle half-way through warm-up"
     )
     return Recentred(moved, moved.rows_read, reason)
+
+
+def _flat(positions: PyTree) -> Real[np.ndarray, "chains d"]:
+    """Stacked positions, one a line."""
+    leaves = [np.asarray(leaf, float) for leaf in jax.tree.leaves(positions)]
+    return np.concatenate([leaf.reshape(len(leaf), -1) for leaf in leaves], axis=1)

@@ -3,31 +3,31 @@
 import dataclasses
 import warnings
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
 from tallmc.acceptance.normality import NormalityWarning
 from tallmc.console.progress import say, working
 from tallmc.control_variates import Taylor
-from tallmc.diagnostics.audit import Audit, audit
+from tallmc.diagnostics.audit import Audit, audit, audit_programs, steps_worth_auditing
 from tallmc.feed import Feed
 from tallmc.kernel import Kernel
 from tallmc.metropolis import MetropolisHastings
-from tallmc.numerics.keys import as_key
+from tallmc.numerics.keys import as_key, folded_on_host, split_on_host, unstacked, word_on_host
 from tallmc.posterior import Model, Posterior, checks
-from tallmc.run.chain import Chain, Problem, start_chain
+from tallmc.run.chain import Problem
 from tallmc.run.convergence import ConvergenceWarning
 from tallmc.run.drive import Review, drive
 from tallmc.run.drivers import Driver, pick_driver
 from tallmc.run.result import Run
 from tallmc.run.session import Session
+from tallmc.run.start import start_chains
+from tallmc.run.timing import Timing
 from tallmc.setup.automatic import plan
 from tallmc.setup.precision import check_precision
 from tallmc.setup.recentre import Recentred, look_times, recentre
-from tallmc.setup.start import check_bounds, check_parts, feed_kinds, find_start, make_feed
+from tallmc.setup.start import check_bounds, check_parts, feed_kinds, find_start, make_feed, weights_of
 
 _TOLERATED_ERROR = 0.01
 
@@ -79,41 +79,51 @@ def sample(
     if not isinstance(posterior, Posterior):
         raise ValueError(f"posterior must be a tm.Posterior, not {type(posterior).__name__}")
     _check_counts(num_samples, num_warmup, num_chains)
-    checks.check_data(posterior.data)
     if driver is not None and not isinstance(driver, Driver):
         raise ValueError("driver must be a Driver such as tm.ChainByChain() or tm.Together()")
     if feed is not None and not (isinstance(feed, type) and issubclass(feed, Feed)):
         raise ValueError(
             "feed must be a class, which is built for this run: pass feed=tm.IndexedFeed, without arguments"
         )
-    key_shuffle, key_chains = jax.random.split(as_key(rng_key))
-    key_plan = jax.random.fold_in(key_shuffle, 1)
+    driver, timing = driver or pick_driver(), Timing()
+    with timing.phase("reading"):
+        checks.check_data(posterior.data)
+    key_shuffle, key_chains = unstacked(split_on_host(as_key(rng_key), 2), 2)
+    key_plan, shuffle_seed = folded_on_host(key_shuffle, 1), word_on_host(key_shuffle)
+    chain_keys = split_on_host(key_chains, num_chains)
     automatic = kernel is None
     if kernel is None:
         if control_variate is not None or feed is not None:
             raise ValueError(
                 "without a kernel control variate and feed are chosen too; leave control_variate and feed out"
             )
-        start = plan(posterior, init, num_chains, key_plan, progress=progress)
+        start = plan(posterior, init, num_chains, key_plan, timing, progress=progress)
     else:
         _check_is_kernel(kernel)
-        start = find_start(posterior, kernel, init, control_variate, num_chains, progress=progress)
+        with timing.phase("mode"):
+            start = find_start(posterior, kernel, init, control_variate, num_chains, progress=progress)
     if start.choices:
         say("; ".join(start.choices), show=progress)
     model, kernel, positions = start.model, start.kernel, start.positions
     kinds = feed_kinds(kernel, feed or start.feed)
     check_parts(kernel, kinds, positions, model)
-    typical, start_rows = checks.check_start(posterior, positions)
+    with timing.phase("reading"):
+        typical, start_rows = checks.check_start(posterior, positions)
     check_precision(model, posterior.rows, kernel, jax.tree.map(lambda leaf: leaf[0], positions), typical)
-    source = make_feed(kernel, kinds, posterior.rows, model)
-    bounds_rows = check_bounds(posterior, model, kernel, source, positions, typical)
-    setup_rows = start.rows_read + start_rows + source.setup_rows + bounds_rows
+    with timing.phase("expansion"):
+        weights = start.weights or weights_of(start.controlled, kinds)
+        source = make_feed(kernel, kinds, posterior.rows, model, weights)
+        bounds_rows = check_bounds(posterior, model, kernel, source, positions, typical)
+    feed_rows = 0 if weights is not None else source.setup_rows
+    setup_rows = start.rows_read + start_rows + feed_rows + bounds_rows
 
-    shuffle_seed = int(jax.random.bits(key_shuffle))
-    stage = source.arrange(posterior.rows, shuffle_seed)
+    with timing.phase("reading"):
+        stage = source.arrange(posterior.rows, shuffle_seed)
     fed = kernel.fed_by(source)
-    problem = Problem(fed, model, source, stage, jnp.int32(num_warmup))
-    chains = _start_chains(problem, jax.random.split(key_chains, num_chains), positions)
+    problem = Problem(fed, model, source, stage, np.int32(num_warmup))
+    with timing.phase("compiling"):
+        others = audit_programs(problem, posterior.rows, chain_keys, positions, num_samples) if automatic else ()
+        chains = start_chains(problem, chain_keys, positions, driver, others)
     session = Session(fed, model, source, shuffle_seed, num_warmup, chains)
     moved: list[Recentred] = []
 
@@ -123,12 +133,13 @@ def sample(
         if found is None:
             return None
         # The same rows, weighed anew if they are drawn by weight.
-        again = make_feed(kernel, kinds, posterior.rows, found.controlled.model)
-        moved.append(found._replace(rows_read=found.rows_read + again.setup_rows))
+        heavy = weights_of(found.controlled, kinds)
+        again = make_feed(kernel, kinds, posterior.rows, found.controlled.model, heavy)
+        moved.append(found._replace(rows_read=found.rows_read + (0 if heavy is not None else again.setup_rows)))
         return found.controlled.model, again
 
     review = Review(look_times(num_warmup), decide) if start.controlled is not None else None
-    done = drive(driver or pick_driver(), session, stage, num_samples, show=progress, review=review)
+    done = drive(driver, session, stage, num_samples, timing, show=progress, review=review)
     for found in moved:
         say(found.reason, show=progress)
     run = Run.collect(
@@ -141,14 +152,14 @@ def sample(
     )
     if automatic and run.num_draws > 1 and not run.interrupted:
         try:
-            with working("auditing 64 steps on all rows (Ctrl-C skips it)", show=progress):
-                found = audit(run)
+            with timing.phase("audit"), working("auditing steps on all rows (Ctrl-C skips it)", show=progress):
+                found = audit(run, steps_worth_auditing(fed, model), seconds=timing.worth_an_audit())
             run = dataclasses.replace(run, audit=found, known_doubts=run.known_doubts + _objections(found))
         except KeyboardInterrupt:  # the draws are there; whoever is in a hurry may have them
             stopped = "the audit was stopped before it had an answer"
             run = dataclasses.replace(run, known_doubts=(*run.known_doubts, stopped))
     _warn(run)
-    return run
+    return dataclasses.replace(run, timing=timing.total())
 
 
 def _warn(run: Run) -> None:
@@ -184,8 +195,3 @@ def _objections(found: Audit) -> tuple[str, ...]:
     if found.interval[0] <= _TOLERATED_ERROR:
         return ()
     return (f"the decisions of this run do not stand up to all rows; {found}",)
-
-
-@eqx.filter_jit
-def _start_chains(problem: Problem, keys: Array, positions: PyTree) -> Chain:
-    return jax.vmap(lambda key, position: start_chain(problem, key, position))(keys, positions)

@@ -5,14 +5,16 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import PyTree
+from jaxtyping import Array, PyTree
 
 from tallmc.control_variates import Controlled, Taylor
-from tallmc.feed import Drawn, Feed, InMemoryFeed, Needs, SeveralFeeds, WeightedFeed
+from tallmc.feed import Drawn, Feed, InMemoryFeed, Needs, RowWeights, SeveralFeeds, WeightedFeed
 from tallmc.kernel import Kernel, rule_feeds, rule_needs
 from tallmc.metropolis import MetropolisHastings
 from tallmc.numerics.keys import as_key
+from tallmc.numerics.programs import program
 from tallmc.posterior import Model, Posterior, RowBounds, Rows, checks
+from tallmc.proposals import Proposal
 from tallmc.setup.modes import find_mode
 
 _ROWS_TO_TRY, _MOVES_TO_TRY = 1000, 4  # a bound that is wrong for one row in 300 is found 19 times in 20
@@ -28,6 +30,7 @@ class Start(NamedTuple):
         rows_read: Rows that it took to get there.
         controlled: The control variate.
         feed: How to draw rows, if that was chosen too.
+        weights: How often rows are drawn, if that is known already.
         choices: What was chosen and why, in words.
         doubts: What the caller must be warned of.
     """
@@ -38,6 +41,7 @@ class Start(NamedTuple):
     rows_read: int
     controlled: Controlled | None = None
     feed: type[Feed] | None = None
+    weights: RowWeights | None = None
     choices: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
 
@@ -62,6 +66,8 @@ def find_start(
         init, name = at, "at"
     positions = None if init is None else checks.one_position_per_chain(posterior, init, num_chains, name)
     if positions is None or (control_variate is not None and at is None):
+        if positions is not None:
+            checks.check_start(posterior, positions)
         first = None if positions is None else jax.tree.map(lambda leaf: leaf[0], positions)
         found = find_mode(posterior, first, progress=progress)
         rows_read = found.rows_read
@@ -118,15 +124,29 @@ def feed_kinds(kernel: Kernel, chosen: type[Feed] | None) -> list[type[Feed]]:
     return kinds
 
 
-def make_feed(kernel: Kernel, kinds: list[type[Feed]], rows: Rows, model: Model) -> Feed:
-    """Feeds as the parts of a kernel need them, put together as the kernel is."""
+def weights_of(controlled: Controlled | None, kinds: list[type[Feed]]) -> RowWeights | None:
+    """How often rows are drawn by their bounds, if some part wants that and the expansion has worked them out."""
+    if controlled is None or controlled.constants is None or WeightedFeed not in kinds:
+        return None
+    return RowWeights.of(controlled.constants)
+
+
+def make_feed(
+    kernel: Kernel, kinds: list[type[Feed]], rows: Rows, model: Model, weights: RowWeights | None = None
+) -> Feed:
+    """Feeds as the parts of a kernel need them, put together as the kernel is; all that weigh rows share `weights`."""
     left = iter(kinds)
+
+    def build(kind: type[Feed], needs: Needs) -> Feed:
+        if kind is WeightedFeed and weights is not None:
+            return WeightedFeed(rows.num_rows, needs.batch_size, weights)
+        return kind.of(rows, needs, model)
 
     def of_part(part: Kernel) -> Feed:
         if isinstance(part.needs, Needs):
-            return next(left).of(rows, part.needs, model)
+            return build(next(left), part.needs)
         own, *others = part.needs  # of the rule, and of the proposal
-        return SeveralFeeds((next(left).of(rows, own, model), *(InMemoryFeed.of(rows, n, model) for n in others)))
+        return SeveralFeeds((build(next(left), own), *(InMemoryFeed.of(rows, n, model) for n in others)))
 
     def of_all(kernel: Kernel) -> Feed:
         members = kernel.members()
@@ -179,17 +199,16 @@ def _check_bounds_of(
 ) -> int:
     bounds = model.bounds
     assert isinstance(bounds, RowBounds)
+    if bounds.proven:
+        return 0
     old = jax.tree.map(lambda leaf: leaf[0], positions)
     generator = np.random.default_rng(0)
     which = generator.choice(posterior.num_rows, min(_ROWS_TO_TRY, posterior.num_rows), replace=False)
-    rows = jax.tree.map(jnp.asarray, posterior.rows.take(which))
     constants = float(bounds.mean) * feed.weights[which]
+    rounding = 0.0 if model.expanded else 8 * typical / float(model.temperature)
     for seed in range(_MOVES_TO_TRY):
-        new = kernel.proposal.propose(as_key(seed), old, model).position
-        allowed = constants * float(bounds.reach(old, new)) / float(model.temperature)
-        with jax.default_matmul_precision("highest"):
-            ratios = model.log_ratios(old, new, rows)
-        rounding = 0.0 if model.expanded else 8 * typical / float(model.temperature)
+        reach, ratios = _tried_move(kernel.proposal, model, as_key(seed), old, posterior.rows.take(which))
+        allowed = constants * float(reach) / float(model.temperature)
         allowed = allowed + rounding * float(jnp.finfo(ratios.dtype).eps)
         change = np.abs(np.asarray(ratios, float))
         if np.any(worse := change > allowed * 1.001):
@@ -202,3 +221,11 @@ def _check_bounds_of(
                 "which needs none"
             )
     return _MOVES_TO_TRY * len(which)
+
+
+@program
+def _tried_move(proposal: Proposal, model: Model, key: Array, old: PyTree, rows: PyTree) -> tuple[Array, Array]:
+    """The reach of a move, and what rows say of it."""
+    new = proposal.propose(key, old, model).position
+    with jax.default_matmul_precision("highest"):
+        return model.bounds.reach(old, new), model.log_ratios(old, new, rows)

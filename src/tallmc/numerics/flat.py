@@ -1,0 +1,76 @@
+"""Positions as flat vectors, on the host without compiling anything and in compiled code."""
+
+import math
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PyTree
+
+
+class Unflatten(eqx.Module):
+    """From a flat vector back to a position; NumPy's in, NumPy's out.
+
+    Two of them are equal if the positions they make look alike, so compiled code can be reused.
+
+    Args:
+        structure: Of a position.
+        shapes: Of its leaves.
+        dtypes: Of its leaves.
+    """
+
+    structure: Any = eqx.field(static=True)
+    shapes: tuple[tuple[int, ...], ...] = eqx.field(static=True)
+    dtypes: tuple[str, ...] = eqx.field(static=True)
+
+    def __call__(self, flat: Array | np.ndarray) -> PyTree:
+        """Cuts the vector up, in the order in which `jax.flatten_util.ravel_pytree` lays positions out."""
+        leaves, start = [], 0
+        for shape, dtype in zip(self.shapes, self.dtypes, strict=True):
+            stop = start + math.prod(shape)
+            leaves.append(flat[start:stop].reshape(shape).astype(dtype))
+            start = stop
+        return jax.tree.unflatten(self.structure, leaves)
+
+
+def flatten(position: PyTree) -> tuple[np.ndarray, Unflatten]:
+    """A position as one NumPy vector, in the coarsest precision that holds all its leaves, and the way back.
+
+    Args:
+        position: Of arrays or numbers.
+
+    Example:
+        >>> flat, unflatten = flatten({"a": np.float32(1.0), "b": np.zeros(2, np.float32)})
+        >>> flat.tolist(), unflatten(flat)["b"].shape
+        ([1.0, 0.0, 0.0], (2,))
+    """
+    leaves, structure = jax.tree.flatten(position)
+    arrays = [as_host_array(leaf) for leaf in leaves]
+    dtype = jnp.result_type(*{array.dtype for array in arrays}) if arrays else jnp.result_type(float)
+    flat = np.concatenate([array.ravel().astype(dtype) for array in arrays]) if arrays else np.zeros(0, dtype)
+    return flat, Unflatten(structure, tuple(a.shape for a in arrays), tuple(a.dtype.name for a in arrays))
+
+
+def num_coordinates(position: PyTree) -> int:
+    """How many numbers a position has."""
+    return sum(math.prod(np.shape(leaf)) for leaf in jax.tree.leaves(position))
+
+
+def as_host_array(leaf: Any) -> np.ndarray:
+    """As a NumPy array in the precision that JAX would give it."""
+    array = np.asarray(leaf)
+    return array.astype(jax.dtypes.canonicalize_dtype(array.dtype), copy=False)
+
+
+def as_device_array(value: Any, dtype: Any = None) -> Array:
+    """As an array of JAX's, without compiling anything; what is traced stays traced.
+
+    Args:
+        value: An array, or what NumPy can make one of.
+        dtype: Of the result; that of the value if left out.
+    """
+    if isinstance(value, jax.Array):
+        return jnp.asarray(value, dtype)
+    return jax.device_put(as_host_array(np.asarray(value, dtype)), may_alias=True)

@@ -1,0 +1,304 @@
+"""Edits of single places of the source, each with the tests that must notice it; `tests/mutants.py` replays them."""
+
+from typing import NamedTuple
+
+
+class Mutant(NamedTuple):
+    """An edit of one place, and the tests of which each alone must fail with it."""
+
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+
+FEEDS, DRIVERS, SAMPLE = "tests/test_feeds.py::", "tests/test_drivers.py::", "tests/test_sample.py::"
+TWINS, BALANCE = "tests/laws/test_slow_twins.py::", "tests/laws/test_detailed_balance.py::"
+FREQUENCY = "tests/laws/test_acceptance_frequency.py::test_acceptance_frequency_is_the_formula"
+WRONG, SUBSAMPLING = "tests/laws/test_wrong_decisions.py::", "tests/laws/test_subsampling.py::"
+TAYLOR, COMPOSE, MOMENTS = "tests/test_taylor.py::", "tests/test_compose.py::", "tests/test_moments.py::"
+WHOLE = "tests/test_whole_call.py::"
+BEST = SAMPLE + "test_warmup_finds_the_best_acceptance_rate_and_then_leaves_it"
+
+MUTANTS = {
+    # Feeds.
+    "windows hop by one": Mutant(
+        "feed/window_order.py",
+        "return WindowCursor(offset, index, self.strides[which])",
+        "return WindowCursor(offset, index, jnp.int32(1) + 0 * which)",
+        (FEEDS + "test_windows_start_anywhere_and_hop_by_every_stride",),
+    ),
+    "ring of windows is cut at row 0": Mutant(
+        "feed/window_order.py",
+        "return WindowCursor(offset, index, self.strides[which])",
+        "return WindowCursor(0 * offset, index, self.strides[which])",
+        (FEEDS + "test_the_cut_of_the_ring_is_any_row",),
+    ),
+    "first window is window 0": Mutant(
+        "feed/window_order.py",
+        "return WindowCursor(offset, index, self.strides[which])",
+        "return WindowCursor(offset, 0 * index, self.strides[which])",
+        (FEEDS + "test_windows_start_anywhere_and_hop_by_every_stride",),
+    ),
+    "runs hop by one": Mutant(
+        "feed/run_order.py",
+        "return RunCursor(offset, first, stride, jnp.int32(0))",
+        "return RunCursor(offset, first, jnp.uint32(1), jnp.int32(0))",
+        (FEEDS + "test_runs_start_anywhere_and_hop_by_every_stride",),
+    ),
+    "ring of runs is cut at row 0": Mutant(
+        "feed/run_order.py",
+        "return RunCursor(offset, first, stride, jnp.int32(0))",
+        "return RunCursor(0 * offset, first, stride, jnp.int32(0))",
+        (FEEDS + "test_the_cut_of_the_ring_is_any_row",),
+    ),
+    "first run is run 0": Mutant(
+        "feed/run_order.py",
+        "return RunCursor(offset, first, stride, jnp.int32(0))",
+        "return RunCursor(offset, 0 * first, stride, jnp.int32(0))",
+        (FEEDS + "test_runs_start_anywhere_and_hop_by_every_stride",),
+    ),
+    "few windows come as one shuffle has them": Mutant(
+        "feed/in_memory.py",
+        "order = WindowOrder if many or every_row else RunOrder",
+        "order = WindowOrder",
+        (WRONG + "test_the_default_feed_errs_as_the_design_predicts_whatever_the_shuffle[12214-4000]",),
+    ),
+    "number of runs is not prime": Mutant(
+        "feed/run_order.py",
+        "self.num_runs = _largest_prime(min(num_rows // self.run_length, _MOST_RUNS))",
+        "self.num_runs = min(num_rows // self.run_length, _MOST_RUNS)",
+        (FEEDS + "test_any_two_places_hold_any_two_rows_equally_often",),
+    ),
+    "padding counts": Mutant(
+        "feed/contract.py",
+        "jnp.where(self.valid, function(self.rows), 0)",
+        "function(self.rows)",
+        (FREQUENCY + "[exact]",),
+    ),
+    "rows by weight are not scaled back": Mutant(
+        "feed/weighted.py",
+        "np.divide(np.mean(weights, dtype=float), weights, out=scales",
+        "np.divide(np.mean(weights, dtype=float), np.mean(weights), out=scales",
+        (FEEDS + "test_rows_by_weight_come_in_proportion_and_are_scaled_back",),
+    ),
+    "alias table gives the wrong share": Mutant(
+        "feed/alias.py",
+        "share[heavy[1:]] -= np.clip(left_over[:-1], 0, 1)",
+        "share[heavy[1:]] -= np.clip(left_over[1:], 0, 1)",
+        (FEEDS + "test_rows_by_weight_come_in_proportion_and_are_scaled_back",),
+    ),
+    # Rules.
+    "MHSubLhd has 0.3 of its log term": Mutant(
+        "acceptance/mh_sub_lhd.py",
+        "allowed = jnp.sqrt(spread * log_term / count)",
+        "log_term = 0.3 * log_term\n        allowed = jnp.sqrt(spread * log_term / count)",
+        (TWINS + "test_mh_sub_lhd_is_bardenets_algorithm[bernstein]",),
+    ),
+    "MHSubLhd has no union bound": Mutant(
+        "acceptance/mh_sub_lhd.py",
+        "log_term = constant + rounded(",
+        "log_term = constant + 0 * rounded(",
+        (TWINS + "test_mh_sub_lhd_is_bardenets_algorithm[serfling]",),
+    ),
+    "AustereMH at half confidence": Mutant(
+        "acceptance/austere_mh.py",
+        "confidence = jnp.asarray(normal_quantile(self.epsilon), dtype)",
+        "confidence = jnp.asarray(normal_quantile(self.epsilon), dtype) / 2",
+        (
+            FREQUENCY + "[austere_mh]",
+            BALANCE + "test_a_t_test_does_to_the_posterior_what_its_design_says[austere_mh]",
+            TWINS + "test_austere_mh_is_korattikaras_algorithm[0.05-0.5]",
+        ),
+    ),
+    "AustereMH without finite-population correction": Mutant(
+        "acceptance/austere_mh.py",
+        "unseen = num_rows - (1 if self.with_replacement else count)",
+        "unseen = num_rows - 1",
+        (TWINS + "test_austere_mh_is_korattikaras_algorithm[0.05-0.5]",),
+    ),
+    "a partial window counts as a look": Mutant(
+        "acceptance/austere_mh.py",
+        "(evidence.exceeds(evidence.confidence, self.boundary) & whole)",
+        "evidence.exceeds(evidence.confidence, self.boundary)",
+        (WRONG + "test_a_partial_window_is_no_look[rule0]",),
+    ),
+    "MHMinibatch draws no correction": Mutant(
+        "acceptance/mh_minibatch.py",
+        " + top_up + evidence.correction",
+        " + top_up",
+        (FREQUENCY + "[mh_minibatch]",),
+    ),
+    "MHMinibatch is not topped up": Mutant(
+        "acceptance/mh_minibatch.py",
+        " + top_up + evidence.correction",
+        " + 0 * top_up + evidence.correction",
+        (FREQUENCY + "[mh_minibatch]",),
+    ),
+    "Metropolis explores best at 0.6": Mutant(
+        "acceptance/formulas.py",
+        "best_acceptance: ClassVar = 0.234",
+        "best_acceptance: ClassVar = 0.6",
+        (BEST + "[rule0-0.234]",),
+    ),
+    "Barker explores best at 0.4": Mutant(
+        "acceptance/formulas.py",
+        "best_acceptance: ClassVar = 0.159",
+        "best_acceptance: ClassVar = 0.4",
+        (BEST + "[rule1-0.159]",),
+    ),
+    "a full sum forgets what it lost": Mutant(
+        "acceptance/full_sum.py",
+        "addend = ordered_sum(log_ratios) - self.lost",
+        "addend = ordered_sum(log_ratios)",
+        (MOMENTS + "test_a_sum_over_thousands_of_windows_is_right_to_the_last_digit",),
+    ),
+    "MHSS has no second stage": Mutant(
+        "acceptance/subsampling.py",
+        "passed = evidence.worth_a_look & (evidence.total > evidence.level)",
+        "passed = evidence.worth_a_look",
+        (SAMPLE + "test_exact_subsampling_on_a_skewed_posterior[rule0]",),
+    ),
+    "arrivals have the wrong law": Mutant(
+        "acceptance/subsampling.py",
+        "jnp.cumsum(-jnp.log1p(-gaps))",
+        "jnp.cumsum(jnp.log1p(gaps))",
+        (SUBSAMPLING + "test_there_and_back_balance[0.4-0.0-2.0-mhss]",),
+    ),
+    "more rows are drawn than there are": Mutant(
+        "acceptance/subsampling.py",
+        "every_row=~(ceiling + extra < model.num_rows)",
+        "every_row=~(ceiling + extra < 2 * model.num_rows)",
+        (SUBSAMPLING + "test_all_rows_are_read_where_more_would_be_drawn[mhss]",),
+    ),
+    # Moves, and what is known of them.
+    "the proposal's log ratio is left out": Mutant(
+        "metropolis.py",
+        "offset = known.offset.astype(finest) + move.log_ratio.astype(finest)",
+        "offset = known.offset.astype(finest)",
+        (FREQUENCY + "[exact]",),
+    ),
+    "the prior is left out": Mutant(
+        "posterior/model.py",
+        "return KnownChange(self.log_prior_change(position, proposed), reach)",
+        "return KnownChange(0 * self.log_prior_change(position, proposed), reach)",
+        (BALANCE + "test_detailed_balance_on_an_enumerable_target[exact]",),
+    ),
+    "curvature of the expansion is halved": Mutant(
+        "control_variates/expansion.py",
+        "step.difference * step.total / 2",
+        "step.difference * step.total / 4",
+        (TAYLOR + "test_what_is_known_and_what_rows_add_make_the_log_ratio[closed-2]",),
+    ),
+    "bounds on remainders are halved": Mutant(
+        "control_variates/remainder_bounds.py",
+        "return reach * (1 + _SLACK) + slack",
+        "return reach / 2 + slack",
+        (TAYLOR + "test_no_row_is_left_with_more_than_its_bound[2]",),
+    ),
+    "Crank-Nicolson's noise may be fused": Mutant(
+        "proposals/crank_nicolson.py",
+        "noise = rounded(jax.random.normal(key, flat.shape, flat.dtype))",
+        "noise = jax.random.normal(key, flat.shape, flat.dtype)",
+        (DRIVERS + "test_both_drivers_agree_on_rows_by_weight_and_on_parts[mhss]",),
+    ),
+    "skewness of tiny numbers overflows": Mutant(
+        "numerics/moments.py",
+        "varies = self.squares > jnp.finfo(self.packed.dtype).tiny",
+        "varies = self.squares >= 0",
+        (MOMENTS + "test_values_that_hardly_differ_have_a_variance_and_a_skewness",),
+    ),
+    # Runs.
+    "finished chains run on": Mutant(
+        "run/drivers.py",
+        "chain = jax.tree.map(lambda new, old: jnp.where(unfinished, new, old), moved, still)",
+        "chain = moved",
+        (DRIVERS + "test_an_extended_run_is_one_long_run[together-together]",),
+    ),
+    "tuning goes on after warm-up": Mutant(
+        "run/chain.py",
+        "return jnp.where(transition < num_warmup, gain, 0.0)",
+        "return gain",
+        (SAMPLE + "test_no_warmup_tunes_nothing",),
+    ),
+    "an extended run shuffles anew": Mutant(
+        "run/result.py",
+        "stage = self.feed.arrange(self.posterior.rows, self.shuffle_seed)",
+        "stage = self.feed.arrange(self.posterior.rows, self.shuffle_seed + 1)",
+        (DRIVERS + "test_an_extended_run_is_one_long_run[alone-alone]",),
+    ),
+    "a loop that stops inside a test moves on": Mutant(
+        "run/drivers.py",
+        "chain = jax.tree.map(lambda new, old: jnp.where(done, new, old), concluded, observed)",
+        "chain = concluded",
+        (DRIVERS + "test_a_loop_that_stops_inside_tests_gives_the_same_chains",),
+    ),
+    "an audit asks at the wrong level": Mutant(
+        "diagnostics/audit.py",
+        "levels = jax.vmap(formula.level)(asked.key_rule, asked.question.offset)",
+        "levels = jax.vmap(formula.level)(asked.key_rule, 0 * asked.question.offset)",
+        ("tests/test_audit.py::test_decisions_on_all_rows_are_never_reversed_and_bold_ones_are",),
+    ),
+    "chains that differ are not doubted": Mutant(
+        "run/convergence.py",
+        "LARGEST_R_HAT = 1.05",
+        "LARGEST_R_HAT = 10.0",
+        (SAMPLE + "test_chains_that_have_not_mixed_are_doubted",),
+    ),
+    "few effective draws are not doubted": Mutant(
+        "run/convergence.py",
+        "FEWEST_DRAWS = 100",
+        "FEWEST_DRAWS = 1",
+        (SAMPLE + "test_chains_that_have_not_mixed_are_doubted",),
+    ),
+    # Kernels made of kernels.
+    "a part starts where it was left": Mutant(
+        "compose/members.py",
+        "kernel.begin(key_member, kernel.moved(rest.members[i], rest.position), model, time)",
+        "kernel.begin(key_member, rest.members[i], model, time)",
+        (COMPOSE + "test_every_part_moves_the_one_chain",),
+    ),
+    "a cycle inside a cycle goes by the common clock": Mutant(
+        "compose/members.py",
+        "which = self.choose(key_choice, rest.turns)",
+        "which = self.choose(key_choice, time)",
+        (COMPOSE + "test_a_cycle_takes_turns",),
+    ),
+    "a mixture forgets its weights": Mutant(
+        "compose/mixture.py",
+        "jnp.cumsum(self.weights)[:-1]",
+        "jnp.cumsum(0 * self.weights + 1 / len(self.kernels))[:-1]",
+        (COMPOSE + "test_statistics_of_each_part",),
+    ),
+    "bounds are not tried inside composites": Mutant(
+        "setup/start.py",
+        "isinstance(source, WeightedFeed) and rule_needs(part).row_bounds",
+        "isinstance(feed, WeightedFeed) and rule_needs(part).row_bounds",
+        (COMPOSE + "test_a_wrong_bound_does_not_pass_unseen_in_a_part",),
+    ),
+    # The whole call.
+    "the surplus of shares is not rescaled": Mutant(
+        "feed/alias.py",
+        "surplus *= lack / surplus[-1]",
+        "pass",
+        (WHOLE + "test_an_alias_table_draws_as_the_weights_say",),
+    ),
+    "rows that lie where XLA cannot begin are read from the next": Mutant(
+        "posterior/resident.py",
+        "first = indices * self.per_row - self.shift",
+        "first = indices * self.per_row",
+        (WHOLE + "test_rows_are_read_where_they_lie",),
+    ),
+    "the last block of a pass counts rows twice": Mutant(
+        "posterior/passes.py",
+        "(numbers >= first) & (numbers < bounds[1])",
+        "numbers < bounds[1]",
+        ("tests/test_mode.py", "tests/test_taylor.py::test_what_is_known_and_what_rows_add_make_the_log_ratio"),
+    ),
+    "an audit that is cut short goes on": Mutant(
+        "diagnostics/audit.py",
+        "if _clock() > until:",
+        "if False:",
+        (WHOLE + "test_an_audit_may_be_cut_short",),
+    ),
+}
