@@ -26,7 +26,7 @@ test: $(READY)
 	TALLMC_X64=1 $(BIN)/python -m pytest -n 2 --dist loadfile $(IN_DOUBLE_PRECISION)
 
 test-slow: $(READY)
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m slow
 	TALLMC_X64=1 $(BIN)/python -m pytest -n 2 $(SLOWLY_IN_DOUBLE_PRECISION)
 
 mutants: $(READY)

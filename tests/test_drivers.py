@@ -181,7 +181,7 @@ def test_a_chain_alone_is_the_chain_it_is_among_64(posterior, driver):
         keys = jax.random.split(as_key(9), 64)[which]
         chains = jax.vmap(lambda key: start_chain(problem, key, jax.tree.map(real, INIT)))(keys)
         layout = Layout(draw_like(problem, jax.tree.map(lambda leaf: leaf[0], chains)))
-        work = driver.advance(problem, driver.load(problem, chains, layout.empty((len(keys), 64))), 50, 50)
+        work = driver.advance(problem, driver.load(problem, chains, layout.shapes((len(keys), 64))), 50, 50)
         return layout.unpack(driver.fetch(work, 0, 40))
 
     everyone, alone = run(slice(None)), run(slice(17, 18))

@@ -7,7 +7,7 @@ from tallmc.run.mixing import mixing
 
 LARGEST_R_HAT = 1.05  # chance alone gives up to about 1.03 where there are 100 effective draws
 FEWEST_DRAWS = 100  # effective ones, below which neither an estimate nor its diagnostics mean much
-_MOST_NUMBERS = 2_000_000  # beyond that some chains stand for all: ranks of so many numbers take half a second
+_MOST_NUMBERS = 1_000_000  # beyond that some chains stand for all: ranks of so many numbers take a fifth of a second
 
 
 class ConvergenceWarning(UserWarning):
