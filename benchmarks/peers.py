@@ -18,7 +18,6 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-from arviz_stats.base import array_stats
 
 import tallmc as tm
 from benchmarks import mhss_reference
@@ -83,6 +82,8 @@ def make_problem(X: np.ndarray, y: np.ndarray) -> Problem:
 
 def min_ess(draws: np.ndarray) -> float:
     """Bulk effective sample size of the worst coordinate of draws (chain, draw, coordinate)."""
+    from arviz_stats.base import array_stats
+
     return float(np.min(array_stats.ess(np.asarray(draws, np.float64), chain_axis=0, draw_axis=1, method="bulk")))
 
 

@@ -150,10 +150,11 @@ def _draws(run) -> Fields:
 
 def _moments(draws) -> Fields:
     """Effective draws of the worst coordinate and of the worst square, means and standard deviations."""
-    from benchmarks import peers
+    from tallmc.run.mixing import mixing  # the figures of ArviZ, which not every GPU machine has
 
     flat = draws.reshape(-1, draws.shape[-1])
-    sizes = {"ess": peers.min_ess(draws), "ess_squares": peers.min_ess((draws - flat.mean(0)) ** 2)}
+    both = {"ess": draws, "ess_squares": (draws - flat.mean(0)) ** 2}
+    sizes = {name: float(mixing(values).ess_bulk.min()) for name, values in both.items()}
     return sizes | {"mean": flat.mean(0).tolist(), "sd": flat.std(0, ddof=1).tolist()}
 
 
