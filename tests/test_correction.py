@@ -56,7 +56,9 @@ def check_column(num_points, sigma):
         error = tm.ridge_correction(sigma, num_points, ridge).max_error
         agreed = MISPRINTED.get((num_points, sigma, ridge))
         if agreed is not None:
-            assert f"{error:.2e}" == agreed
+            # The equations are close to singular: their third digit depends on the processor and on BLAS's threads
+            # (7.271e-6 with one, 7.273e-6 with two, 7.28e-6 elsewhere).
+            assert abs(error / float(agreed) - 1) < 2e-3
         else:
             # Printed to two digits, and not always rounded the same way.
             assert abs(error - float(printed)) <= 0.51 * 10 ** np.floor(np.log10(float(printed)) - 1)

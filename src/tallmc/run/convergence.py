@@ -1,5 +1,8 @@
 """Have the chains mixed, and are there draws enough? Asked of every run."""
 
+import os
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 from jaxtyping import Real
 
@@ -37,8 +40,14 @@ def convergence_doubts(named: dict[str, Real[np.ndarray, "chains draws ..."]]) -
 
 def _plain_r_hat(draws: np.ndarray) -> float:
     """The largest of all coordinates, of the values as they are: every chain counts, and no ranks are needed."""
-    within = draws.var(axis=1, ddof=1, dtype=float).mean(axis=0)
-    between = draws.mean(axis=1, dtype=float).var(axis=0, ddof=1)
+
+    def of_some(chains: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return chains.mean(axis=1, dtype=float), chains.var(axis=1, ddof=1, dtype=float)
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        parts = list(pool.map(of_some, np.array_split(draws, min(len(draws), 4 * (os.cpu_count() or 1)))))
+    means, variances = (np.concatenate(column) for column in zip(*parts, strict=True))
+    within, between = variances.mean(axis=0), means.var(axis=0, ddof=1)
     return float(np.max(np.sqrt(1 - 1 / draws.shape[1] + between / np.where(within > 0, within, 1))))
 
 
