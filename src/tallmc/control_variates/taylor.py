@@ -3,9 +3,8 @@
 from typing import NamedTuple
 
 import equinox as eqx
-import jax
 import numpy as np
-from jaxtyping import Array, PyTree, Real
+from jaxtyping import PyTree, Real
 
 from tallmc.control_variates.expansion import ExpandedModel, Expansion, covariance_factor
 from tallmc.control_variates.remainder_bounds import RemainderBounds
@@ -74,28 +73,6 @@ class Taylor(eqx.Module):
         assert hessian is not None
         controlled = self.expand_known(posterior, at, gradient, hessian)
         return controlled._replace(rows_read=controlled.rows_read + posterior.num_rows)
-
-    def model_like(self, posterior: Posterior, like: PyTree) -> ExpandedModel:
-        """What `expand` would give at such a position, with a `jax.ShapeDtypeStruct` for each array.
-
-        Args:
-            posterior: What would be expanded.
-            like: A position.
-        """
-        flat, _ = flatten(like)
-        model = posterior.model
-
-        def build(vector: Array, matrix: Array, scalar: Array) -> ExpandedModel:
-            expansion = Expansion(vector, vector, matrix, vector if self.order == 2 else None)
-            source, bounds = model.bounds, None
-            if isinstance(source, SmoothBounds) and source.knows(self.order + 1):
-                bounds = RemainderBounds(
-                    source=source, centre=vector, whiten=matrix, largest=scalar, mean=scalar, order=self.order
-                )
-            return ExpandedModel(model, expansion, bounds)
-
-        shapes = (flat.size,), (flat.size, flat.size), ()
-        return eqx.filter_eval_shape(build, *(jax.ShapeDtypeStruct(shape, flat.dtype) for shape in shapes))
 
     def expand_known(self, posterior: Posterior, at: PyTree, gradient: np.ndarray, hessian: np.ndarray) -> Controlled:
         """The same where somebody has summed up the derivatives already.

@@ -40,13 +40,9 @@ class LinearBounds(SmoothBounds):
         """If the link is one of the library's own, whose derivatives were worked out by hand."""
         return self.link.proven
 
-    def knows(self, order: int) -> bool:
-        """Those derivatives that are bounded for the link."""
-        return self.link.largest_derivative(order, np.ones(1, np.float32)) is not None
-
     def derivative_bounds(self, order: int, rows: Rows, stretch: np.ndarray | None = None) -> np.ndarray | None:
         """The bounds of the link's derivatives, times powers of the rows' lengths."""
-        if not self.knows(order):
+        if self.link.largest_derivative(order, np.ones(1, np.float32)) is None:
             return None
         constants = np.empty(rows.num_rows, np.float32)
         starts = range(0, rows.num_rows, _ROWS_AT_A_TIME)

@@ -62,10 +62,6 @@ class SmoothBounds(RowBounds):
     """Whether a row's derivatives are powers of one linear form, as they are in regressions."""
 
     @abc.abstractmethod
-    def knows(self, order: int) -> bool:
-        """Whether `derivative_bounds` of this order is more than None."""
-
-    @abc.abstractmethod
     def derivative_bounds(self, order: int, rows: Rows, stretch: np.ndarray | None = None) -> np.ndarray | None:
         """At least the largest norm of each row's derivative of that order, at any position; None if unbounded.
 
@@ -110,13 +106,9 @@ class Lipschitz(SmoothBounds):
         self.largest = self.mean = as_device_array(constant, jnp.result_type(float))
         self.rank_one = False
 
-    def knows(self, order: int) -> bool:
-        """The first derivatives, and no higher ones."""
-        return order == 1
-
     def derivative_bounds(self, order: int, rows: Rows, stretch: np.ndarray | None = None) -> np.ndarray | None:
         """One number for all rows; nothing is known of higher derivatives."""
-        if not self.knows(order):
+        if order > 1:
             return None
         factor = 1.0 if stretch is None else np.linalg.norm(stretch, 2)
         return np.full(rows.num_rows, float(self.largest) * factor)
@@ -155,10 +147,6 @@ class DerivativeBounds(SmoothBounds):
         changes = jnp.asarray(jnp.inf, jnp.result_type(float)) if self.first is None else self.first
         self.largest, self.mean = jnp.max(changes), jnp.mean(changes)
         self.rank_one = False
-
-    def knows(self, order: int) -> bool:
-        """Those that were given."""
-        return (self.first, self.second, self.third)[order - 1] is not None
 
     def derivative_bounds(self, order: int, rows: Rows, stretch: np.ndarray | None = None) -> np.ndarray | None:
         """The bounds as they were given, for distances in other coordinates if need be."""

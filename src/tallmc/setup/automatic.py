@@ -1,10 +1,8 @@
 """What `tm.sample(posterior)` does when nobody tells it how: looks at the posterior first, then chooses."""
 
-import contextlib
 import math
 import warnings
 from collections.abc import Callable
-from threading import Thread
 from typing import NamedTuple
 
 import jax
@@ -19,7 +17,7 @@ from tallmc.feed import Feed, RowWeights, WeightedFeed
 from tallmc.metropolis import MetropolisHastings
 from tallmc.numerics.flat import flatten
 from tallmc.numerics.keys import as_key
-from tallmc.numerics.programs import carried_over, program
+from tallmc.numerics.programs import program
 from tallmc.optimise.exact_update import NO_OPTIMUM
 from tallmc.optimise.mode import default_start
 from tallmc.optimise.result import OptimiseResult
@@ -88,7 +86,6 @@ def plan(
         positions = checks.one_position_per_chain(posterior, start, num_chains)
         checks.check_start(posterior, positions)
     first = jax.tree.map(lambda leaf: leaf[0], positions)
-    Thread(target=carried_over(_prepare_look), args=(posterior, first)).start()
     with timing.phase("mode"), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # what did not converge is dealt with here
         found = find_mode(posterior, first, max_iterations=_MOST_ITERATIONS, tolerance=_ARRIVED, progress=progress)
@@ -149,25 +146,6 @@ def plan(
     return Start(target, kernel, starts, rows_read, used, feed, weights, choices, doubts)
 
 
-def _prepare_look(posterior: Posterior, like: PyTree) -> None:
-    """Compiles the pilot while the mode is looked for; what is wrong with the likelihood is found elsewhere."""
-    flat, unravel = flatten(like)
-    with contextlib.suppress(Exception):
-        model = _taylor(flat.size).model_like(posterior, like)
-        points = jax.ShapeDtypeStruct((2 * _PILOT_POINTS, flat.size), flat.dtype)
-        count = _pilot_rows(posterior.num_rows)
-        rows = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((count, *leaf.shape), leaf.dtype), posterior.rows.like)
-        _look.prepare(model, unravel, points, rows, model.bounds is not None)
-
-
-def _taylor(size: int) -> Taylor:
-    return Taylor(2 if size <= _LARGEST_MATRIX else 1)
-
-
-def _pilot_rows(num_rows: int) -> int:
-    return min(_PILOT_ROWS, max(num_rows // 4, min(num_rows, 500)))
-
-
 def look_around(
     model: ExpandedModel,
     all_rows: Rows,
@@ -179,7 +157,7 @@ def look_around(
     """Compares the posterior with the normal at its mode, at draws of the normal, from a few thousand rows."""
     flat, unravel = flatten(centre)
     num_rows = model.num_rows
-    count = _pilot_rows(num_rows)
+    count = min(_PILOT_ROWS, max(num_rows // 4, min(num_rows, 500)))
     generator = np.random.default_rng(np.asarray(jax.random.key_data(as_key(rng_key))))
     white = generator.normal(size=(_PILOT_POINTS, len(factor)))
     white = np.concatenate([white, (1 + 2 / math.sqrt(len(factor))) * white])
@@ -250,7 +228,7 @@ def _starts(posterior: Posterior, centre: PyTree, factor: np.ndarray | None, num
 def _expand(posterior: Posterior, at: PyTree, found: OptimiseResult) -> Controlled:
     """At the mode, with the sums of the search's last pass if that was made there."""
     flat, _ = flatten(at)
-    taylor, last = _taylor(flat.size), found.full_pass
+    taylor, last = Taylor(2 if flat.size <= _LARGEST_MATRIX else 1), found.full_pass
     if last is None or not np.array_equal(last.position.astype(flat.dtype), flat):
         return taylor.expand(posterior, at)
     temperature = float(posterior.temperature)
