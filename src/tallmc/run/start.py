@@ -1,5 +1,6 @@
 """Chains before their first round, and the program that will move them, compiled at the same time."""
 
+import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -28,7 +29,8 @@ def start_chains(
     """
     chains = _start_chains.like(problem, keys, positions)
     tasks = [lambda: driver.prepare(problem, chains), *others]
-    with ThreadPoolExecutor(2) as pool:
+    # Threads that silence warnings for a while, as JAX may, can leave them silenced; this context undoes that.
+    with warnings.catch_warnings(), ThreadPoolExecutor(2) as pool:
         ahead = [pool.submit(carried_over(task)) for task in tasks]
         started = _start_chains(problem, keys, positions)
         for task in ahead:
