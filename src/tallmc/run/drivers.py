@@ -143,7 +143,7 @@ class ChainByChain(Driver):
         }
 
 
-_Carry = tuple[Chain, Record, Array]  # the last: rounds that are left
+_Carry = tuple[Chain, Record, Array, Array]  # the last two: rounds that are left, and whether the test is decided
 
 
 def _loop(
@@ -152,21 +152,22 @@ def _loop(
     """Moves one chain to `until` transitions, or for so many rounds; then it may stop inside a test."""
     capacity = jax.tree.leaves(record)[0].shape[0]
 
-    def unfinished(carry: _Carry) -> Array:
-        return (carry[0].finished < until) & (carry[2] > 0)
+    def test(chain: Chain, rounds: Array) -> tuple[Chain, Array, Array]:
+        chain, decided, left = observe_until_decided(problem, chain, jnp.where(chain.finished < until, rounds, 0))
+        return chain, left, decided
 
     def transition(carry: _Carry) -> _Carry:
-        observed, record, rounds = carry
-        observed, done, rounds = observe_until_decided(problem, observed, rounds)
-        concluded, draw = conclude_transition(problem, observed)
-        chain = jax.tree.map(lambda new, old: jnp.where(done, new, old), concluded, observed)
+        # The test is decided, here and in each turn: no choice between two states of the chain is left to make.
+        chain, record, rounds, _ = carry
+        chain, draw = conclude_transition(problem, chain)
         # Warm-up draws land on the first slot, where the first draw that counts replaces them.
-        slot = jnp.maximum(concluded.finished - 1 - problem.num_warmup, 0) & (capacity - 1)
-        slot = jnp.where(done, slot, capacity)
-        write = lambda array, new: array.at[slot].set(new, mode="drop")  # noqa: E731
-        return chain, jax.tree.map(write, record, pack(draw)), rounds
+        slot = jnp.maximum(chain.finished - 1 - problem.num_warmup, 0) & (capacity - 1)
+        record = jax.tree.map(lambda array, new: array.at[slot].set(new), record, pack(draw))
+        chain, rounds, decided = test(chain, rounds)
+        return chain, record, rounds, decided
 
-    chain, record, _ = jax.lax.while_loop(unfinished, transition, (chain, record, rounds))
+    chain, left, decided = test(chain, rounds)
+    chain, record, _, _ = jax.lax.while_loop(lambda carry: carry[3], transition, (chain, record, left, decided))
     return chain, record
 
 
