@@ -289,6 +289,36 @@ MUTANTS = {
         "first = indices * self.per_row",
         (WHOLE + "test_rows_are_read_where_they_lie",),
     ),
+    "predictors are looked for beyond what was picked": Mutant(
+        "posterior/predictors.py",
+        "if name in stops or name == program.position:",
+        "if name == program.position:",
+        ("tests/test_predictors.py::test_predictors_and_link_are_the_likelihood",),
+    ),
+    "a product of two that move is linear": Mutant(
+        "posterior/predictors.py",
+        "return _LINEAR if name in _MULTIPLYING and len(moving) == 1 else _ELSE",
+        "return _LINEAR if name in _MULTIPLYING else _ELSE",
+        ("tests/test_predictors.py::test_predictors_and_link_are_the_likelihood[_linear]",),
+    ),
+    "what a row picks out is added to the first coordinate": Mutant(
+        "posterior/block_sums.py",
+        ".at[places].add(values)",
+        ".at[0 * places].add(values)",
+        ("tests/test_predictors.py::test_their_sums_of_derivatives_are_those_of_the_whole_likelihood[_groups]",),
+    ),
+    "one side of the Hessian only": Mutant(
+        "posterior/block_sums.py",
+        ".add(beside).at[everywhere].add(beside.T)",
+        ".add(beside)",
+        ("tests/test_predictors.py::test_their_sums_of_derivatives_are_those_of_the_whole_likelihood[_groups]",),
+    ),
+    "rays from the predictors of another place": Mutant(
+        "control_variates/expansion.py",
+        "begin = jax.vmap(predictors.at, (None, 0), -1)(centre, rows)",
+        "begin = jax.vmap(predictors.at, (None, 0), -1)(0 * centre, rows)",
+        ("tests/test_predictors.py::test_what_an_expansion_leaves_is_that_of_the_whole_likelihood[_linear-2]",),
+    ),
     "the last block of a pass counts rows twice": Mutant(
         "posterior/passes.py",
         "(numbers >= first) & (numbers < bounds[1])",

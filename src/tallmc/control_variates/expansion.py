@@ -15,7 +15,9 @@ from tallmc.control_variates.remainder_bounds import RemainderBounds, WhitenedSt
 from tallmc.numerics.arithmetic import matvec, row_products
 from tallmc.numerics.flat import as_device_array
 from tallmc.posterior import KnownChange, Model, PlainModel
+from tallmc.posterior.block_sums import first_of
 from tallmc.posterior.linear_predictor import LinearPredictor
+from tallmc.posterior.predictors import predictors_of
 
 
 class Expansion(eqx.Module):
@@ -146,20 +148,29 @@ class ExpandedModel(Model):
             point, old, new = (row_products(x, along) for along in (centre, position - centre, proposed - centre))
             change = _linear_residuals(likelihood, y, point, old, new, expansion.order)
         else:
-            change = _residuals(likelihood, expansion, position, proposed, rows)
+            old, new = (jax.tree.map(lambda leaf: leaf[None], end) for end in (position, proposed))
+            change = self._residual_changes(old, new, rows)[0]
         return change / self.temperature.astype(change.dtype)
 
     def log_ratios_of_moves(self, positions: PyTree, proposed: PyTree, rows: PyTree) -> Real[Array, "moves rows"]:
         """The same for several moves; for a linear predictor as one matrix product."""
         likelihood, expansion = self.log_likelihood, self.expansion
-        if not isinstance(likelihood, LinearPredictor):
-            return jax.vmap(self.log_ratios, in_axes=(0, 0, None))(positions, proposed, rows)
-        centre = expansion.centre
-        x, y = (jnp.asarray(rows[name], centre.dtype) for name in ("x", "y"))
-        seen = jnp.concatenate([centre[None], positions - centre[None], proposed - centre[None]]) @ x.T
-        old, new = jnp.split(seen[1:], 2)
-        change = jax.vmap(partial(_linear_residuals, likelihood, y, seen[0], order=expansion.order))(old, new)
+        if isinstance(likelihood, LinearPredictor):
+            centre = expansion.centre
+            x, y = (jnp.asarray(rows[name], centre.dtype) for name in ("x", "y"))
+            seen = jnp.concatenate([centre[None], positions - centre[None], proposed - centre[None]]) @ x.T
+            old, new = jnp.split(seen[1:], 2)
+            change = jax.vmap(partial(_linear_residuals, likelihood, y, seen[0], order=expansion.order))(old, new)
+        else:
+            change = self._residual_changes(positions, proposed, rows)
         return change / self.temperature.astype(change.dtype)
+
+    def _residual_changes(self, positions: PyTree, proposed: PyTree, rows: PyTree) -> Real[Array, "moves rows"]:
+        centre, (_, unravel) = self.expansion.centre, ravel_pytree(jax.tree.map(lambda leaf: leaf[0], positions))
+        # One end after the other: for the difference of two halves of one array no vector instructions are found.
+        old, new = (jax.vmap(lambda p: ravel_pytree(p)[0])(ends) - centre[None] for ends in (positions, proposed))
+        left = partial(_residuals, self.log_likelihood, self.expansion, unravel, rows=rows)
+        return left(new) - left(old)
 
     def drift(self, position: PyTree) -> Real[Array, " d"]:
         """Gradient of prior and polynomial: that of the log density, but for what the rows add."""
@@ -177,15 +188,24 @@ def _linear_residuals(likelihood: LinearPredictor, y: Array, point: Array, old: 
     return left(new) - left(old)
 
 
-def _residuals(likelihood: Callable, expansion: Expansion, position: PyTree, proposed: PyTree, rows: PyTree) -> Array:
-    """By derivatives along the rays from the centre to both positions."""
-    flat, unravel = ravel_pytree(position)
-    rays = jnp.stack([flat - expansion.centre, ravel_pytree(proposed)[0] - expansion.centre])
+def _residuals(
+    likelihood: Callable, expansion: Expansion, unravel: Callable, rays: Real[Array, "k d"], rows: PyTree
+) -> Real[Array, "k rows"]:
+    """What the polynomial leaves of each row at the ends of rays from the centre, by derivatives along them."""
+    centre = expansion.centre
+    predictors = predictors_of(likelihood, unravel, centre, first_of(rows))
 
-    def of_one(row: PyTree, ray: Array) -> Array:
-        zero = jnp.zeros((), ray.dtype)
-        along = lambda t: likelihood(unravel(expansion.centre + t * ray), row)  # noqa: E731
-        return remainder(along, zero, jnp.ones_like(zero), expansion.order)
+    def left(link: Callable, begin: Array, step: Array, row: PyTree) -> Array:
+        zero = jnp.zeros((), step.dtype)
+        return remainder(lambda t: link(begin + t * step, row), zero, jnp.ones_like(zero), expansion.order)
 
-    both = jax.vmap(jax.vmap(of_one, in_axes=(None, 0)), in_axes=(0, None))(rows, rays)
-    return both[:, 1] - both[:, 0]
+    if predictors is None:
+        of_row = partial(left, lambda flat, row: likelihood(unravel(flat), row), centre)
+        return jax.vmap(jax.vmap(of_row, (None, 0)), (0, None))(rays, rows)
+    # Predictors are linear, so their derivative along a ray is exactly how far they go. Rows are the last axis
+    # everywhere: what is worked out element by element then runs along memory.
+    begin = jax.vmap(predictors.at, (None, 0), -1)(centre, rows)
+    pushed = lambda ray, row: jax.jvp(lambda p: predictors.at(p, row), (centre,), (ray,))[1]  # noqa: E731
+    steps = jax.vmap(jax.vmap(pushed, (None, 0), -1), (0, None))(rays, rows)
+    of_ray = jax.vmap(partial(left, predictors.link), (-1, -1, 0))
+    return jax.vmap(of_ray, (None, 0, None))(begin, steps, rows)

@@ -21,7 +21,7 @@ from tallmc.numerics.memory import must_fit
 from tallmc.numerics.permutation import NUM_KEYS, permuted
 from tallmc.numerics.programs import carried_over, program
 from tallmc.posterior import resident
-from tallmc.posterior.linear_predictor import LinearPredictor
+from tallmc.posterior.block_sums import derivative_sums
 from tallmc.posterior.model import Model
 from tallmc.posterior.rows import Rows
 
@@ -237,34 +237,9 @@ def add_up(
 @program
 def _likelihood_sums(likelihood: Callable, unravel: Callable, flat: Array, curvature: bool, *where: Any) -> tuple:
     def of_block(rows: PyTree, valid: Array) -> tuple[Array, ...]:
-        if isinstance(likelihood, LinearPredictor):
-            return _linear_sums(likelihood, flat, rows, valid, curvature=curvature)
-
-        def total(position: Array) -> Array:
-            values = jax.vmap(likelihood, in_axes=(None, 0))(unravel(position), rows)
-            return jnp.sum(jnp.where(valid, values, 0))
-
-        value, slope = jax.value_and_grad(total)(flat)
-        return (value, slope, jax.hessian(total)(flat)) if curvature else (value, slope)
+        return derivative_sums(likelihood, unravel, flat, rows, valid, curvature=curvature)
 
     return add_up(of_block, *where)
-
-
-def _linear_sums(
-    likelihood: LinearPredictor, flat: Array, rows: PyTree, valid: Array, *, curvature: bool
-) -> tuple[Array, ...]:
-    """In closed form: the Hessian is one matrix product instead of one gradient for each coordinate."""
-    x, y = rows["x"].astype(flat.dtype), rows["y"].astype(flat.dtype)
-    z = x @ flat
-    along = jnp.ones_like(z)
-
-    def slopes(z: Array) -> tuple[Array, Array]:
-        return jax.jvp(lambda z: likelihood.link(z, y), (z,), (along,))
-
-    (values, first), (_, second) = jax.jvp(slopes, (z,), (along,))
-    values, first, second = (jnp.where(valid, part, 0) for part in (values, first, second))
-    sums = jnp.sum(values), x.T @ first
-    return (*sums, (x * second[:, None]).T @ x) if curvature else sums
 
 
 @program

@@ -42,8 +42,8 @@ class Timing:
         self.seconds["sampling"] += (1 - share) * seconds
 
     def worth_an_audit(self) -> float:
-        """Seconds that an audit may take: as long as the set-up, or one."""
-        return max(1.0, sum(self.seconds[name] for name in ("reading", "mode", "expansion", "pilot")))
+        """Seconds that an audit may take: as long as the set-up, or half a one."""
+        return max(0.5, sum(self.seconds[name] for name in ("reading", "mode", "expansion", "pilot")))
 
     def total(self) -> dict[str, float]:
         """All phases, and the call as a whole, which is a little more."""
