@@ -293,7 +293,7 @@ MUTANTS = {
         "posterior/predictors.py",
         "if name in stops or name == program.position:",
         "if name == program.position:",
-        ("tests/test_predictors.py::test_predictors_and_link_are_the_likelihood",),
+        ("tests/test_predictors.py::test_predictors_and_link_are_the_likelihood[_logistic]",),
     ),
     "a product of two that move is linear": Mutant(
         "posterior/predictors.py",
