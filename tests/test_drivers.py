@@ -127,7 +127,7 @@ def in_one_go(posterior):
 
 @pytest.mark.parametrize(("first", "second"), [("alone", "alone"), ("together", "together"), ("together", "in_pieces")])
 def test_an_extended_run_is_one_long_run(posterior, in_one_go, first, second):
-    """Bit for bit, whoever draws which half. Tests take two rounds or more, so pieces of three end inside some."""
+    """Bit for bit, whoever draws which half."""
     half = draw(posterior, tm.MHMinibatch(50), num_samples=25, driver=DRIVERS[first])
     np.testing.assert_array_equal(half.chains.finished, 40 + 25)
     whole = half.extend(35, driver=DRIVERS[second])
@@ -143,7 +143,7 @@ def test_an_extended_run_keeps_an_expansion_that_was_moved(bounded_posterior):
     assert_same_run(expanded(bounded_posterior, kernel), half.extend(35))
 
 
-def test_a_loop_that_stops_inside_tests_gives_the_same_chains(posterior, in_one_go):
+def test_a_loop_in_pieces_gives_the_same_chains(posterior, in_one_go):
     assert_same_run(in_one_go, draw(posterior, tm.MHMinibatch(50), driver=DRIVERS["in_pieces"]))
 
 

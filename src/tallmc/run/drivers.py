@@ -10,7 +10,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int
+from jaxtyping import Array, Bool, Int
 
 from tallmc.numerics.keys import stacked, unstacked
 from tallmc.numerics.programs import program
@@ -83,7 +83,7 @@ class ChainByChain(Driver):
 
     Args:
         num_threads: Chains moved at the same time; as many as there are cores if left out.
-        rounds: Rounds after which a compiled loop comes back to the host, even in the middle of a test.
+        rounds: Rounds after which a compiled loop comes back to the host, once the test that it is in is decided.
     """
 
     num_threads: int | None = None
@@ -143,31 +143,30 @@ class ChainByChain(Driver):
         }
 
 
-_Carry = tuple[Chain, Record, Array, Array]  # the last two: rounds that are left, and whether the test is decided
+_Carry = tuple[Chain, Record, Array]  # the last: rounds that are left
+_UNLIMITED = 2**31 - 1
 
 
 def _loop(
     problem: Problem, chain: Chain, record: Record, until: Int[Array, ""], rounds: Int[Array, ""]
 ) -> tuple[Chain, Record]:
-    """Moves one chain to `until` transitions, or for so many rounds; then it may stop inside a test."""
+    """Moves one chain to `until` transitions, or until the test in which it has made so many rounds is over."""
     capacity = jax.tree.leaves(record)[0].shape[0]
 
-    def test(chain: Chain, rounds: Array) -> tuple[Chain, Array, Array]:
-        chain, decided, left = observe_until_decided(problem, chain, jnp.where(chain.finished < until, rounds, 0))
-        return chain, left, decided
-
     def transition(carry: _Carry) -> _Carry:
-        # The test is decided, here and in each turn: no choice between two states of the chain is left to make.
-        chain, record, rounds, _ = carry
+        # A test goes on until it is decided, so no choice between two states of the chain is left to make.
+        chain, record, rounds = carry
+        chain, _, unused = observe_until_decided(problem, chain, jnp.int32(_UNLIMITED))
         chain, draw = conclude_transition(problem, chain)
         # Warm-up draws land on the first slot, where the first draw that counts replaces them.
         slot = jnp.maximum(chain.finished - 1 - problem.num_warmup, 0) & (capacity - 1)
         record = jax.tree.map(lambda array, new: array.at[slot].set(new), record, pack(draw))
-        chain, rounds, decided = test(chain, rounds)
-        return chain, record, rounds, decided
+        return chain, record, rounds - (_UNLIMITED - unused)
 
-    chain, left, decided = test(chain, rounds)
-    chain, record, _, _ = jax.lax.while_loop(lambda carry: carry[3], transition, (chain, record, left, decided))
+    def goes_on(carry: _Carry) -> Bool[Array, ""]:
+        return (carry[0].finished < until) & (carry[2] > 0)
+
+    chain, record, _ = jax.lax.while_loop(goes_on, transition, (chain, record, rounds))
     return chain, record
 
 
