@@ -19,6 +19,8 @@ MAY_IMPORT = {
     "proposals": {"control_variates", "feed", "posterior", "numerics"},
     "models": {"posterior", "numerics"},
     "optimise": {"posterior", "console", "models", "numerics"},
+    "window_adaptation": set(),
+    "nuts": {"window_adaptation", "kernel", "feed", "posterior", "numerics"},
     "metropolis": {"acceptance", "proposals", "kernel", "feed", "posterior", "numerics"},
     "compose": {"kernel", "feed", "posterior", "numerics"},
     "run": {"kernel", "feed", "posterior", "console", "numerics"},

@@ -12,6 +12,7 @@ from tallmc.diagnostics.audit import Audit, audit
 from tallmc.feed import *  # noqa: F403
 from tallmc.kernel import Info, Kernel
 from tallmc.metropolis import MetropolisHastings
+from tallmc.nuts import NUTS
 from tallmc.posterior import Bounds, DerivativeBounds, Lipschitz, Model, Posterior, RowBounds, Rows
 from tallmc.proposals import *  # noqa: F403
 from tallmc.run import ChainByChain, ConvergenceWarning, Driver, Run, Together, load
@@ -23,6 +24,7 @@ except _NotInstalled:  # a source tree that was not installed
     __version__ = "0+unknown"
 
 __all__ = [
+    "NUTS",
     "Audit",
     "Bounds",
     "ChainByChain",

@@ -53,6 +53,11 @@ class Kernel(eqx.Module, Generic[Rest, State]):
         del feed
         return self
 
+    def warmed_by(self, num_warmup: int) -> "Kernel":
+        """The same kernel, told how many transitions of a chain are warm-up."""
+        del num_warmup
+        return self
+
     @abc.abstractmethod
     def init(self, position: PyTree) -> Rest:
         """A chain at rest that has not moved or learned yet."""

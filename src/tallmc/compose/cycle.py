@@ -30,6 +30,11 @@ class Cycle(OneAtATime):
     def __init__(self, kernels: Sequence[Kernel]):
         self.kernels = check_members("Cycle", kernels)
 
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """All alike."""
+        return (1 / len(self.kernels),) * len(self.kernels)
+
     def choose(self, key: Array, turns: Int[Array, ""]) -> Int[Array, ""]:
         """One after the other."""
         del key

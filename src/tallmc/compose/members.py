@@ -36,6 +36,11 @@ class OneAtATime(Kernel[AllAtRest, OneInTest]):
 
     kernels: eqx.AbstractVar[tuple[Kernel, ...]]
 
+    @property
+    @abc.abstractmethod
+    def shares(self) -> tuple[float, ...]:
+        """Of all transitions, those that each member makes in the long run."""
+
     @abc.abstractmethod
     def choose(self, key: Array, turns: Int[Array, ""]) -> Int[Array, ""]:
         """The member whose turn it is, after so many turns of this kernel's own: inside another it has fewer."""
@@ -54,6 +59,11 @@ class OneAtATime(Kernel[AllAtRest, OneInTest]):
         assert isinstance(feed, SeveralFeeds)
         pairs = zip(self.kernels, feed.feeds, strict=True)
         return dataclasses.replace(self, kernels=tuple(kernel.fed_by(own) for kernel, own in pairs))
+
+    def warmed_by(self, num_warmup: int) -> "OneAtATime":
+        """Tells each member how many transitions of warm-up are its own."""
+        pairs = zip(self.kernels, self.shares, strict=True)
+        return dataclasses.replace(self, kernels=tuple(kernel.warmed_by(int(num_warmup * s)) for kernel, s in pairs))
 
     def init(self, position: PyTree) -> AllAtRest:
         """All members at rest in the same place, none of which has tuned its steps yet."""

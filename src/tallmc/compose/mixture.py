@@ -44,6 +44,11 @@ class Mixture(OneAtATime):
             raise ValueError(f"weights must be positive numbers, got {given.tolist()}; leave out kernels of weight 0")
         self.weights = as_device_array(given / given.sum(), jnp.result_type(float))
 
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """The weights."""
+        return tuple(np.asarray(self.weights, float).tolist())
+
     def choose(self, key: Array, turns: Int[Array, ""]) -> Int[Array, ""]:
         """Each member with the chance that is its weight, whatever was drawn before."""
         del turns

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from tallmc.acceptance.formulas import Formula
-from tallmc.feed import Feed, IndexedFeed, WeightedFeed
+from tallmc.feed import Drawn, Feed, IndexedFeed, WeightedFeed
 from tallmc.kernel import Kernel, rule_feeds, rule_needs
 from tallmc.metropolis import Asked, MetropolisHastings
 from tallmc.numerics.keys import as_key, part_of, transition_keys
@@ -108,6 +108,11 @@ def audit(run: Run, num_steps: int = _STEPS, rng_key: int | Array = 0, *, second
         raise ValueError("audit needs a run with at least 2 draws of each chain")
     parts = run.session.kernel.parts()
     for part in parts:
+        if rule_needs(part).drawn == (Drawn.ALL_AT_ONCE,):
+            raise ValueError(
+                f"there is nothing to audit: {part.label} reads all rows in every transition, so no decision of it "
+                "rests on a part of them. Look at R-hat and at run.summary() instead"
+            )
         if not isinstance(part, MetropolisHastings):
             raise ValueError(f"audit looks at runs of MetropolisHastings, not of {type(part).__name__}")
         if part.proposal.needs is not None:

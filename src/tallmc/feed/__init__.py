@@ -1,5 +1,6 @@
 """Where rows come from. A chain sees windows; only the feed knows what is behind them."""
 
+from tallmc.feed.all_rows import AllRowsFeed
 from tallmc.feed.contract import ALL_ROWS, Drawn, Feed, Needs, Window
 from tallmc.feed.in_memory import InMemoryFeed
 from tallmc.feed.indexed import IndexedFeed
@@ -8,6 +9,7 @@ from tallmc.feed.weighted import RowWeights, WeightedFeed
 
 __all__ = [
     "ALL_ROWS",
+    "AllRowsFeed",
     "Drawn",
     "Feed",
     "InMemoryFeed",

@@ -18,6 +18,7 @@ class Drawn(enum.Enum):
 
     EACH_ONCE = "each row once, in random order"
     BY_WEIGHT = "with replacement, in proportion to what each can say"
+    ALL_AT_ONCE = "all rows, in every round"
 
 
 class Needs(NamedTuple):

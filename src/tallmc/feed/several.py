@@ -44,7 +44,7 @@ class SeveralFeeds(Feed):
 
     def arrange(self, rows: Rows, seed: int, widest: int = 0) -> tuple[PyTree, ...]:
         """The stage of each part. Stages that several parts share are one array, not copies."""
-        widest = max(self.batch_size, widest)
+        widest = max([widest, *(feed.batch_size for feed in self.leaves() if feed.shuffled)])
         laid_out: dict[bool, PyTree] = {}
         for feed in self.leaves():
             if feed.shuffled not in laid_out:

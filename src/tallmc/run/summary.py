@@ -43,6 +43,9 @@ class Summary:
             f"all rows used   in {100 * costs['used_all_rows']:.3g} % of the tests",
             f"likelihood evaluations per effective sample (worst coordinate)   {costs['evaluations_per_ess']:,.0f}",
         ]
+        if "gradients_mean" in costs:
+            few_or_many = f"mean {few(costs['gradients_mean'])}, max {costs['gradients_max']:,.0f}"
+            lines.insert(4, f"gradients       {few_or_many} a step, each of all rows")
         if "error_mean" in costs:
             lines.append(f"estimated error of the acceptance probability   {costs['error_mean']:.1e} on average")
         lines += self.parts
@@ -87,6 +90,10 @@ def costs_of(stats: dict[str, np.ndarray], num_rows: int, setup_rows: int, fewes
         fewest: Effective draws of the worst coordinate.
     """
     rows = stats["rows"]
+    # Two likelihoods a row, at the current position and at the proposed one; or as many as there were gradients.
+    gradients = stats.get("gradients", np.zeros(1, int))
+    followed = gradients[gradients > 0]
+    evaluations = np.sum(np.where(gradients > 0, gradients, 2) * rows.astype(float))
     costs = {
         "acceptance": float(stats["accepted"].mean()),
         "rows_mean": float(rows.mean()),
@@ -95,10 +102,11 @@ def costs_of(stats: dict[str, np.ndarray], num_rows: int, setup_rows: int, fewes
         "rows_max": float(rows.max()),
         "share_of_rows": float(rows.mean() / num_rows),
         "used_all_rows": float(stats["used_all_rows"].mean()),
-        # Two likelihoods a row: at the current position and at the proposed one.
-        "evaluations_per_ess": (2 * float(rows.sum(dtype=float)) + setup_rows) / fewest,
+        "evaluations_per_ess": (float(evaluations) + setup_rows) / fewest,
         "nonfinite": float(stats["nonfinite"].sum()),
     }
+    if followed.size:
+        costs |= {"gradients_mean": float(followed.mean()), "gradients_max": float(followed.max())}
     if "error" in stats:
         costs["error_mean"] = float(np.nanmean(stats["error"]))
     return costs

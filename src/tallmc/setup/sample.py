@@ -119,7 +119,7 @@ def sample(
 
     with timing.phase("reading"):
         stage = source.arrange(posterior.rows, shuffle_seed)
-    fed = kernel.fed_by(source)
+    fed = kernel.fed_by(source).warmed_by(num_warmup)
     problem = Problem(fed, model, source, stage, np.int32(num_warmup))
     with timing.phase("compiling"):
         others = audit_programs(problem, posterior.rows, chain_keys, positions, num_samples) if automatic else ()

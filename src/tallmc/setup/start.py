@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from tallmc.control_variates import Controlled, Taylor
-from tallmc.feed import Drawn, Feed, InMemoryFeed, Needs, RowWeights, SeveralFeeds, WeightedFeed
+from tallmc.feed import AllRowsFeed, Drawn, Feed, InMemoryFeed, Needs, RowWeights, SeveralFeeds, WeightedFeed
 from tallmc.kernel import Kernel, rule_feeds, rule_needs
 from tallmc.metropolis import MetropolisHastings
 from tallmc.numerics.keys import as_key
@@ -17,6 +17,7 @@ from tallmc.posterior import Model, Posterior, RowBounds, Rows, checks
 from tallmc.proposals import Proposal
 from tallmc.setup.modes import find_mode
 
+_FEEDS = {Drawn.EACH_ONCE: InMemoryFeed, Drawn.BY_WEIGHT: WeightedFeed, Drawn.ALL_AT_ONCE: AllRowsFeed}
 _ROWS_TO_TRY, _MOVES_TO_TRY = 1000, 4  # a bound that is wrong for one row in 300 is found 19 times in 20
 
 
@@ -113,7 +114,10 @@ def feed_kinds(kernel: Kernel, chosen: type[Feed] | None) -> list[type[Feed]]:
     kinds = []
     for name, part in named_parts(kernel):
         drawn = rule_needs(part).drawn
-        kind = chosen or (WeightedFeed if drawn[0] is Drawn.BY_WEIGHT else InMemoryFeed)
+        kind = chosen or _FEEDS[drawn[0]]
+        if kind.drawn not in drawn and Drawn.ALL_AT_ONCE in (kind.drawn, *drawn):
+            own = "reads all rows at once" if Drawn.ALL_AT_ONCE in drawn else "does not"
+            raise ValueError(f"{name} {own}: {kind.__name__} cannot feed it; leave feed out")
         if kind.drawn not in drawn and drawn == (Drawn.BY_WEIGHT,):
             raise ValueError(f"{name} draws rows by weight; leave feed out, or pass feed=tm.WeightedFeed")
         if kind.drawn not in drawn:
