@@ -10,6 +10,7 @@ ours until the library does.
 import argparse
 import getpass
 import hashlib
+import inspect
 import json
 import os
 import re
@@ -112,7 +113,7 @@ def _key(task: str, name: str, seed: int) -> str:
     from benchmarks import range_child
 
     chosen = CASES[name]()
-    parts: list[Any] = [seed, jax.__version__, jaxlib.__version__]
+    parts: list[Any] = [seed, jax.__version__, jaxlib.__version__, inspect.getsource(Estimates)]
     for one in (chosen, *([CASES[chosen.same_as]()] if chosen.same_as else [])):
         position, data = (jax.tree.map(jax.numpy.asarray, part) for part in (one.init, one.data))
         row = jax.tree.map(lambda leaf: leaf[0], data)
