@@ -16,7 +16,7 @@ MAY_IMPORT = {
     "kernel": {"feed", "posterior"},
     "acceptance": {"feed", "posterior", "numerics"},
     "control_variates": {"posterior", "numerics"},
-    "proposals": {"control_variates", "feed", "posterior", "numerics"},
+    "proposals": {"control_variates", "window_adaptation", "feed", "posterior", "numerics"},
     "models": {"posterior", "numerics"},
     "optimise": {"posterior", "console", "models", "numerics"},
     "window_adaptation": set(),

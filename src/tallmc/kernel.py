@@ -53,9 +53,9 @@ class Kernel(eqx.Module, Generic[Rest, State]):
         del feed
         return self
 
-    def warmed_by(self, num_warmup: int) -> "Kernel":
-        """The same kernel, told how many transitions of a chain are warm-up."""
-        del num_warmup
+    def prepared_for(self, model: Model, num_warmup: int) -> "Kernel":
+        """The same kernel, told what it will be asked about, and how many transitions of a chain are warm-up."""
+        del model, num_warmup
         return self
 
     @abc.abstractmethod

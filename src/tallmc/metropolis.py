@@ -15,7 +15,7 @@ from tallmc.kernel import Info, Kernel
 from tallmc.numerics.arithmetic import ordered_sum
 from tallmc.posterior import Model
 from tallmc.proposals.contract import Proposal
-from tallmc.proposals.tuning import Tuning
+from tallmc.proposals.tuning import Outcome, Tuning
 
 
 class AtRest(eqx.Module):
@@ -42,6 +42,7 @@ class InTest(eqx.Module):
     evidence: PyTree
     finite: Bool[Array, ""]
     rows: Int[Array, ""]
+    known: Real[Array, ""]  # the log acceptance ratio as far as it needs no rows
     awaited: Any = None  # for proposals that need rows: the key and time to propose with, once a window has come
 
 
@@ -77,6 +78,10 @@ class MetropolisHastings(Kernel[AtRest, InTest]):
         own = self.proposal.needs
         return self.rule.needs if own is None else (self.rule.needs, own)
 
+    def prepared_for(self, model: Model, num_warmup: int) -> "MetropolisHastings":
+        """The same kernel, whose proposal knows whether it can do without rows, and how long it may learn."""
+        return dataclasses.replace(self, proposal=self.proposal.prepared_for(model, num_warmup))
+
     def fed_by(self, feed: Feed) -> "MetropolisHastings":
         """The same kernel, which tells its rule how this feed draws rows."""
         for_rule = feed.feeds[0] if isinstance(feed, SeveralFeeds) else feed
@@ -84,7 +89,7 @@ class MetropolisHastings(Kernel[AtRest, InTest]):
 
     def init(self, position: PyTree) -> AtRest:
         """A chain at rest with steps as long as the proposal was given; warm-up has learned nothing yet."""
-        return AtRest(position, self._tuning.init())
+        return AtRest(position, self._tuning.init(position))
 
     def begin(self, key: Array, rest: AtRest, model: Model, time: Int[Array, ""]) -> InTest:
         """Proposes, and begins the test of that; or waits for the rows that the proposal needs."""
@@ -97,7 +102,7 @@ class MetropolisHastings(Kernel[AtRest, InTest]):
     def ask(self, key: Array, rest: AtRest, model: Model, time: Int[Array, ""], window: Window | None = None) -> Asked:
         """Draws a proposal, and asks the rule about it."""
         key_proposal, key_rule = jax.random.split(key)
-        proposal = self.proposal.rescaled(self._tuning.factor(rest.tuned))
+        proposal = self.tuned_proposal(rest)
         rows = () if window is None else (window,)
         move = proposal.propose(key_proposal, rest.position, model, *rows)
         known = model.known_change(rest.position, move.position, with_reach=self.rule.needs.row_bounds)
@@ -132,7 +137,8 @@ class MetropolisHastings(Kernel[AtRest, InTest]):
         nonfinite = ~state.finite & state.possible
         info = Info(accepted, state.rows, nonfinite, self.rule.stats(state.evidence))
         position = jax.tree.map(lambda new, old: jnp.where(accepted, new, old), state.proposed, state.rest.position)
-        tuned = self._tuning.update(state.rest.tuned, accepted, state.rows, gain)
+        outcome = Outcome(state.rest.position, position, accepted, state.rows, state.known)
+        tuned = self._tuning.update(state.rest.tuned, outcome, gain)
         return AtRest(position, tuned), info
 
     def abandon(self, state: InTest) -> AtRest:
@@ -159,7 +165,11 @@ class MetropolisHastings(Kernel[AtRest, InTest]):
 
     def step_size(self, rest: AtRest) -> Real[Array, ""]:
         """The factor warm-up found for the proposal's steps."""
-        return self._tuning.factor(rest.tuned)
+        return self._tuning.step_size(rest.tuned)
+
+    def tuned_proposal(self, rest: AtRest) -> Proposal:
+        """The proposal as warm-up has left it."""
+        return self.proposal.rescaled(self._tuning.factor(rest.tuned))
 
     def notes(self, stats: dict[str, np.ndarray], model: Model) -> list[str]:
         """What the rule has to say."""
@@ -190,7 +200,8 @@ class MetropolisHastings(Kernel[AtRest, InTest]):
     def test(self, rest: AtRest, asked: Asked, model: Model) -> InTest:
         """Begins the test of a question."""
         evidence = self.rule.init(asked.key_rule, asked.question, model)
-        return InTest(rest, asked.question.proposed, asked.possible, evidence, jnp.bool_(True), jnp.int32(0))
+        known = jnp.where(asked.possible, asked.question.offset, -jnp.inf)
+        return InTest(rest, asked.question.proposed, asked.possible, evidence, jnp.bool_(True), jnp.int32(0), known)
 
     def _weigh(self, state: InTest, model: Model, window: Window) -> tuple[InTest, Bool[Array, ""]]:
         evidence = state.evidence

@@ -120,8 +120,9 @@ class NUTS(Kernel[AtRest, OnTheWay]):
         """All rows in every round."""
         return Needs(2**30, (Drawn.ALL_AT_ONCE,), every_row=True)
 
-    def warmed_by(self, num_warmup: int) -> "NUTS":
+    def prepared_for(self, model: Model, num_warmup: int) -> "NUTS":
         """The same kernel with the schedule of such a warm-up."""
+        del model
         return eqx.tree_at(lambda kernel: kernel.schedule, self, Schedule.of(num_warmup))
 
     def init(self, position: PyTree) -> AtRest:

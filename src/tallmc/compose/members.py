@@ -60,10 +60,11 @@ class OneAtATime(Kernel[AllAtRest, OneInTest]):
         pairs = zip(self.kernels, feed.feeds, strict=True)
         return dataclasses.replace(self, kernels=tuple(kernel.fed_by(own) for kernel, own in pairs))
 
-    def warmed_by(self, num_warmup: int) -> "OneAtATime":
-        """Tells each member how many transitions of warm-up are its own."""
-        pairs = zip(self.kernels, self.shares, strict=True)
-        return dataclasses.replace(self, kernels=tuple(kernel.warmed_by(int(num_warmup * s)) for kernel, s in pairs))
+    def prepared_for(self, model: Model, num_warmup: int) -> "OneAtATime":
+        """Tells each member what it will be asked about, and how many transitions of warm-up are its own."""
+        turns = (int(num_warmup * share) for share in self.shares)
+        pairs = zip(self.kernels, turns, strict=True)
+        return dataclasses.replace(self, kernels=tuple(kernel.prepared_for(model, own) for kernel, own in pairs))
 
     def init(self, position: PyTree) -> AllAtRest:
         """All members at rest in the same place, none of which has tuned its steps yet."""

@@ -34,19 +34,19 @@ def moves_of(run: Run, num_moves: int = 100, rng_key: int | Array = 0) -> Moves:
 
     Proposals outside the prior's support are left out.
     """
-    kernel, model = run.kernel, run.session.model
+    kernel, model = run.session.kernel, run.session.model
     if not isinstance(kernel, MetropolisHastings):
         raise ValueError(f"moves can be taken from a MetropolisHastings run, not from {type(kernel).__name__}")
     num_draws = run.num_chains * run.num_draws
     which = np.linspace(0, num_draws - 1, min(num_moves, num_draws)).astype(int)
     position = jax.tree.map(lambda leaf: jnp.asarray(leaf.reshape(num_draws, *leaf.shape[2:])[which]), run.samples)
-    steps = jnp.ones(len(which)) if run.step_size is None else jnp.asarray(run.step_size[which // run.num_draws])
+    states = jax.tree.map(lambda leaf: leaf[which // run.num_draws], run.chains.state)
 
-    def propose(key, position, step):
-        move = kernel.proposal.rescaled(step).propose(key, position, model)
+    def propose(key, position, state):
+        move = kernel.tuned_proposal(kernel.abandon(state)).propose(key, position, model)
         return move.position, model.known_change(position, move.position).offset + move.log_ratio
 
-    proposed, offset = jax.vmap(propose)(jax.random.split(as_key(rng_key), len(which)), position, steps)
+    proposed, offset = jax.vmap(propose)(jax.random.split(as_key(rng_key), len(which)), position, states)
     # What the prior rules out is rejected without a look at the data.
     possible = np.isfinite(offset)
     if not possible.any():

@@ -136,6 +136,7 @@ class _Program:
         self.origin: dict[int, int] = {}  # of what comes out of an operation, which it is
         self.kinds: dict[int, int] = {}
         self.by_row: dict[int, bool] = {}
+        self._picked: dict[tuple[str, str, tuple[int, ...]], list[int]] = {}
         closed = jax.make_jaxpr(function)(flat, row)
         arguments = [self._new(variable.aval) for variable in closed.jaxpr.invars]
         self.position, self._row = arguments[0], arguments[1:]
@@ -191,7 +192,15 @@ class _Program:
                 body, consts = (inner.jaxpr, inner.consts) if hasattr(inner, "consts") else (inner, ())
                 names |= zip(equation.outvars, self._add(body, consts, inputs), strict=True)
                 continue
+            # What is picked twice is picked once, or one coordinate would be two predictors. Parameters of other
+            # operations may hold what their text does not show.
+            same = equation.primitive.name, str(equation.params), tuple(inputs)
+            if same in self._picked:
+                names |= zip(equation.outvars, self._picked[same], strict=True)
+                continue
             outputs = [self._new(variable.aval) for variable in equation.outvars]
+            if equation.primitive.name in _PICKING:
+                self._picked[same] = outputs
             names |= zip(equation.outvars, outputs, strict=True)
             self.kinds |= dict.fromkeys(outputs, self._kind(equation, [self.kinds[name] for name in inputs]))
             self.by_row |= dict.fromkeys(outputs, any(self.by_row[name] for name in inputs))

@@ -6,7 +6,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, PyTree, Real
+from jaxtyping import Array, Int, PyTree, Real
 
 from tallmc.posterior import resident
 from tallmc.posterior.model import Model
@@ -24,6 +24,11 @@ class WholeRows(eqx.Module):
 
     columns: PyTree
     num_rows: int = eqx.field(static=True)
+
+    @property
+    def count(self) -> Int[Array, ""]:
+        """Rows that a look at it reads: all of them."""
+        return jnp.int32(self.num_rows)
 
     def log_density(self, model: Model, level: Real[Array, ""]) -> Callable[[PyTree], Real[Array, ""]]:
         """The log density less a constant, as a function of the position.

@@ -2,7 +2,8 @@
 
 from tallmc.proposals.contract import Move, Proposal
 from tallmc.proposals.crank_nicolson import CrankNicolson
+from tallmc.proposals.hmc import HMC
 from tallmc.proposals.mala import MALA
 from tallmc.proposals.random_walk import RandomWalk
 
-__all__ = ["MALA", "CrankNicolson", "Move", "Proposal", "RandomWalk"]
+__all__ = ["HMC", "MALA", "CrankNicolson", "Move", "Proposal", "RandomWalk"]

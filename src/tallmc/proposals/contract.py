@@ -34,8 +34,13 @@ class Proposal(eqx.Module):
         """What it needs of rows, such as a minibatch for a gradient; None if it reads none."""
         return None
 
-    def rescaled(self, step_size: Real[Array, ""]) -> "Proposal":
-        """The same proposal with steps `step_size` times as long; warm-up tunes that factor."""
+    def prepared_for(self, model: Model, num_warmup: int) -> "Proposal":
+        """The same proposal, told what it will be asked about, and how many transitions of a chain are warm-up."""
+        del model, num_warmup
+        return self
+
+    def rescaled(self, step_size: PyTree) -> "Proposal":
+        """The same proposal as tuning has it: for most, with steps `step_size` times as long."""
         del step_size
         return self
 

@@ -1,6 +1,7 @@
 """How warm-up finds the length of a proposal's steps."""
 
 import abc
+from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -26,20 +27,42 @@ _CLUSTERING = 3.0
 _REFLECTING = 0.85
 
 
+class Outcome(NamedTuple):
+    """What became of a transition, as far as tuning may learn from it.
+
+    Args:
+        before: Where the chain was.
+        after: Where it is now.
+        accepted: Whether it moved.
+        rows: Rows that the test took.
+        known: The log acceptance ratio as far as it needs no rows.
+    """
+
+    before: PyTree
+    after: PyTree
+    accepted: Bool[Array, ""]
+    rows: Int[Array, ""]
+    known: Real[Array, ""]
+
+
 class Tuning(eqx.Module):
-    """Tunes one number, the factor that a proposal's steps are multiplied by."""
+    """Tunes what a proposal is told: for most, one number that its steps are multiplied by."""
 
     @abc.abstractmethod
-    def init(self) -> PyTree:
-        """The state before the first transition."""
+    def init(self, position: PyTree) -> PyTree:
+        """The state before the first transition, for positions like this one."""
 
     @abc.abstractmethod
-    def factor(self, tuned: PyTree) -> Real[Array, ""]:
-        """The factor for the next proposal."""
+    def factor(self, tuned: PyTree) -> PyTree:
+        """What the next proposal is `rescaled` by."""
 
     @abc.abstractmethod
-    def update(self, tuned: PyTree, accepted: Bool[Array, ""], rows: Int[Array, ""], gain: Real[Array, ""]) -> PyTree:
+    def update(self, tuned: PyTree, outcome: Outcome, gain: Real[Array, ""]) -> PyTree:
         """Learns from a transition; nothing if `gain` is zero, which it is once warm-up is over."""
+
+    def step_size(self, tuned: PyTree) -> Real[Array, ""]:
+        """The one number of it that a reader of a run is told."""
+        return self.factor(tuned)
 
 
 class TowardsAcceptance(Tuning):
@@ -51,20 +74,18 @@ class TowardsAcceptance(Tuning):
 
     target: float = eqx.field(static=True)
 
-    def init(self) -> Real[Array, ""]:
+    def init(self, position: PyTree) -> Real[Array, ""]:
         """Begins with the proposal's own steps: the state is the factor itself, 1."""
+        del position
         return jnp.ones((), jnp.result_type(float))
 
     def factor(self, tuned: Real[Array, ""]) -> Real[Array, ""]:
         """The state is the factor, so it is returned as it is."""
         return tuned
 
-    def update(
-        self, tuned: Real[Array, ""], accepted: Bool[Array, ""], rows: Int[Array, ""], gain: Real[Array, ""]
-    ) -> Real[Array, ""]:
+    def update(self, tuned: Real[Array, ""], outcome: Outcome, gain: Real[Array, ""]) -> Real[Array, ""]:
         """Longer steps after acceptance, shorter ones after rejection."""
-        del rows
-        return tuned * jnp.exp(gain * (accepted.astype(gain.dtype) - self.target)).astype(tuned.dtype)
+        return tuned * jnp.exp(gain * (outcome.accepted.astype(gain.dtype) - self.target)).astype(tuned.dtype)
 
 
 class BestOfGrid(Tuning):
@@ -91,8 +112,9 @@ class BestOfGrid(Tuning):
     factors: Real[Array, " k"]
     correlations: Real[Array, " k"]
 
-    def init(self) -> tuple[Int[Array, ""], Real[Array, "k 3"]]:
+    def init(self, position: PyTree) -> tuple[Int[Array, ""], Real[Array, "k 3"]]:
         """Which factor is in use (minus one: the proposal's own), and visits, acceptances and rows of each."""
+        del position
         return jnp.int32(-1), jnp.zeros((len(self.factors), 3), jnp.result_type(float))
 
     def factor(self, tuned: tuple[Int[Array, ""], Real[Array, "k 3"]]) -> Real[Array, ""]:
@@ -103,14 +125,14 @@ class BestOfGrid(Tuning):
     def update(
         self,
         tuned: tuple[Int[Array, ""], Real[Array, "k 3"]],
-        accepted: Bool[Array, ""],
-        rows: Int[Array, ""],
+        outcome: Outcome,
         gain: Real[Array, ""],
     ) -> tuple[Int[Array, ""], Real[Array, "k 3"]]:
         """Goes round the grid during warm-up, and settles when it ends."""
         using, table = tuned
         learning = gain > 0
-        seen = jnp.stack([jnp.ones((), table.dtype), accepted.astype(table.dtype), rows.astype(table.dtype)])
+        accepted, rows = outcome.accepted.astype(table.dtype), outcome.rows.astype(table.dtype)
+        seen = jnp.stack([jnp.ones((), table.dtype), accepted, rows])
         here = (jnp.arange(len(self.factors), dtype=jnp.int32) == using) & learning
         table = table + jnp.where(here[:, None], seen, 0)
         visits = jnp.maximum(table[:, 0], 1)

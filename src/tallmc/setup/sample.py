@@ -104,7 +104,8 @@ def sample(
             start = find_start(posterior, kernel, init, control_variate, num_chains, progress=progress)
     if start.choices:
         say("; ".join(start.choices), show=progress)
-    model, kernel, positions = start.model, start.kernel, start.positions
+    model, positions = start.model, start.positions
+    kernel = start.kernel.prepared_for(model, num_warmup)
     kinds = feed_kinds(kernel, feed or start.feed)
     check_parts(kernel, kinds, positions, model)
     with timing.phase("reading"):
@@ -119,7 +120,7 @@ def sample(
 
     with timing.phase("reading"):
         stage = source.arrange(posterior.rows, shuffle_seed)
-    fed = kernel.fed_by(source).warmed_by(num_warmup)
+    fed = kernel.fed_by(source)
     problem = Problem(fed, model, source, stage, np.int32(num_warmup))
     with timing.phase("compiling"):
         others = audit_programs(problem, posterior.rows, chain_keys, positions, num_samples) if automatic else ()
@@ -144,7 +145,7 @@ def sample(
         say(found.reason, show=progress)
     run = Run.collect(
         done,
-        kernel=kernel,
+        kernel=start.kernel,
         posterior=posterior,
         setup_rows=setup_rows + sum(found.rows_read for found in moved),
         choices=start.choices + tuple(found.reason for found in moved),

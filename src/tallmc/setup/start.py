@@ -150,7 +150,7 @@ def make_feed(
         if isinstance(part.needs, Needs):
             return build(next(left), part.needs)
         own, *others = part.needs  # of the rule, and of the proposal
-        return SeveralFeeds((build(next(left), own), *(InMemoryFeed.of(rows, n, model) for n in others)))
+        return SeveralFeeds((build(next(left), own), *(_FEEDS[n.drawn[0]].of(rows, n, model) for n in others)))
 
     def of_all(kernel: Kernel) -> Feed:
         members = kernel.members()
