@@ -27,6 +27,7 @@ MAY_IMPORT = {
     "diagnostics": {"run", "metropolis", "acceptance", "kernel", "feed", "posterior", "console", "numerics"},
     "design": {"diagnostics", "run", "acceptance", "posterior"},
     "setup": {
+        "nuts",
         "diagnostics",
         "run",
         "metropolis",

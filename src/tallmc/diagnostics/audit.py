@@ -131,7 +131,9 @@ def _clock() -> float:
 
 
 def steps_worth_auditing(kernel: Kernel, model: Model) -> int:
-    """How many steps of an automatic run are looked at: fewer where there is less to find."""
+    """How many steps of an automatic run are looked at: fewer where there is less to find, none if all rows decided."""
+    if all(rule_needs(part).every_row for part in kernel.parts()):
+        return 0
     proven = isinstance(model.bounds, RowBounds) and model.bounds.proven
     exact = all(rule_needs(part).row_bounds for part in kernel.parts())
     return _STEPS_OF_PROVEN if proven and exact else _STEPS

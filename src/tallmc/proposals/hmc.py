@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, ArrayLike, Int, PyTree, Real
+from jaxtyping import Array, ArrayLike, PyTree
 
 from tallmc.control_variates import ExpandedModel
 from tallmc.feed import Drawn, Needs
@@ -76,7 +76,7 @@ class HMC(Proposal):
         if isinstance(num_steps, bool) or not isinstance(num_steps, int | np.integer) or num_steps < 1:
             raise ValueError(f"num_steps must be a whole number of at least 1, got {num_steps!r}")
         if mass is not None and cholesky is not None:
-            raise ValueError("pass mass or cholesky, not both: the covariance takes the place of the inverse mass matrix")
+            raise ValueError("pass mass or cholesky, not both: a covariance stands for the inverse of a mass matrix")
         given = mass is not None or cholesky is not None
         if given and dense_mass:
             raise ValueError("dense_mass says how to learn a mass matrix, but one is given; leave one of them out")

@@ -50,7 +50,8 @@ def leapfrog(
 def _products(factor: Array) -> tuple[Callable[[Array], Array], Callable[[Array], Array]]:
     """The factor, and its transpose, times a vector."""
     if factor.ndim < 2:
-        return (lambda vector: rounded(factor * vector),) * 2
+        times = lambda vector: rounded(factor * vector)  # noqa: E731
+        return times, times
     transposed = factor.T
     return lambda vector: matvec(factor, vector), lambda vector: matvec(transposed, vector)
 

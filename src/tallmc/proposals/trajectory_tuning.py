@@ -13,7 +13,7 @@ from tallmc.window_adaptation import Schedule
 # Lengths that the second half of warm-up tries in turn, as factors of the one that it was given. A judgement: a factor
 # of four to both sides mends a bad guess, and five values leave each a hundred trials in a warm-up of 1,000.
 _LENGTHS = (1.0, 0.5, 2.0, 0.25, 4.0)
-# What a transition costs, in leapfrog steps, besides its own: random numbers, and the few rows of the test. A judgement.
+# What a transition costs, in leapfrog steps, besides its own: random numbers and a test of few rows. A judgement.
 _OVERHEAD = 3.0
 # Stan's shrinkage of a window's variances towards a small number, as if that had been seen five times.
 _PRIOR_COUNT, _PRIOR_VARIANCE = 5.0, 1e-3
@@ -112,9 +112,7 @@ class TowardsSmoothness(Tuning):
         learning = gain > 0
         using, table = self._lengths(tuned, outcome, learning)
         mass = self._mass(tuned, flattened(outcome.after, dtype)[0]) if self.learns_mass else tuned
-        new = Learned(
-            step_size, mass.factor, tuned.turns + 1, mass.count, mass.mean, mass.moment, using, table
-        )
+        new = Learned(step_size, mass.factor, tuned.turns + 1, mass.count, mass.mean, mass.moment, using, table)
         return jax.tree.map(lambda a, b: jnp.where(learning, a, b), new, eqx.tree_at(lambda t: t.using, tuned, using))
 
     def _lengths(self, tuned: Learned, outcome: Outcome, learning: Bool[Array, ""]) -> tuple[Array, Array]:
@@ -158,9 +156,7 @@ class TowardsSmoothness(Tuning):
         else:
             found = jnp.where(ends, jnp.sqrt(variance + prior), factor)
         fresh = lambda value: jnp.where(ends, jnp.zeros_like(value), value)  # noqa: E731
-        return Learned(
-            tuned.step_size, found, turn, fresh(count), fresh(mean), fresh(moment), tuned.using, tuned.table
-        )
+        return Learned(tuned.step_size, found, turn, fresh(count), fresh(mean), fresh(moment), tuned.using, tuned.table)
 
 
 def _products_of(one: Array, other: Array, axes: int) -> Array:

@@ -5,10 +5,9 @@ from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Array, PyTree, Real
+from jaxtyping import PyTree, Real
 
 from tallmc.numerics.flat import flatten
-from tallmc.numerics.keys import as_key
 from tallmc.numerics.permutation import NUM_KEYS
 from tallmc.optimise.mode import default_start, search_mode
 from tallmc.optimise.result import OptimiseResult
@@ -27,13 +26,12 @@ _BLUR = 3.0
 _NEGLIGIBLE = 30.0  # log density by which a mode that does not matter is below the best: a factor of 1e-13
 
 
-def other_modes(
-    posterior: Posterior, centre: PyTree, factor: Real[np.ndarray, "d d"], rng_key: Array
-) -> tuple[list[PyTree], int]:
+def other_modes(posterior: Posterior, centre: PyTree, factor: Real[np.ndarray, "d d"]) -> tuple[list[PyTree], int]:
     """Modes that matter besides the one at `centre`, and the rows that it took to look for them.
 
     Searches start at random places, some far beyond the width of the posterior of a thousand rows, and follow that
     posterior to its modes; those that are modes of all rows too are kept. No search can prove that there are no others.
+    The places do not come from the run's key: the same posterior has the same modes in every run.
     A likelihood whose logarithm is concave needs none.
     """
     likelihood = posterior.log_likelihood
@@ -41,7 +39,7 @@ def other_modes(
         return [], 0
     flat, unravel = flatten(centre)
     here = np.asarray(flat, float)
-    generator = np.random.default_rng([2, *np.asarray(jax.random.key_data(as_key(rng_key)))])
+    generator = np.random.default_rng(2)
     few = Span(0, min(_ROWS, posterior.num_rows), generator.integers(0, 2**32, NUM_KEYS, np.uint32))
     scale = np.sqrt(posterior.num_rows / few.num_rows)
     width = np.sqrt(np.sum(factor**2, axis=1)) * scale

@@ -21,10 +21,9 @@ from tallmc.setup import lines
 # Draws at which the posterior is compared, and of a normal as many further out. A judgement: 16 draws tell a spread to
 # 18 %, enough to tell 0.5 from 1.5.
 _POINTS = 16
-# Rows that are asked at each of them: all if there are no more, which makes the misfit exact; else a quarter of a
-# million for all points together, however many rows there are. A judgement; what so few rows leave uncertain is
-# subtracted from the misfit.
-_ROWS = 8192
+# Rows that are asked at each of them: all if they are few, which makes the misfit exact; else 131,072 for all points
+# together, however many rows there are. A judgement; what so few rows leave uncertain is subtracted from the misfit.
+_FEW, _ROWS = 8192, 4096
 
 
 class Pilot(NamedTuple):
@@ -74,7 +73,7 @@ def look_around(
     """
     flat, unravel = flatten(centre)
     num_rows, size = model.num_rows, len(factor)
-    count = min(_ROWS, num_rows)
+    count = num_rows if num_rows <= _FEW else _ROWS
     generator = np.random.default_rng(0)
     white = generator.normal(size=(_POINTS, size))
     white = np.concatenate([white, (1 + 2 / math.sqrt(size)) * white])

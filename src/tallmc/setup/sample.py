@@ -27,6 +27,7 @@ from tallmc.run.timing import Timing
 from tallmc.setup.automatic import plan
 from tallmc.setup.precision import check_precision
 from tallmc.setup.recentre import Recentred, look_times, recentre
+from tallmc.setup.situation import Budget
 from tallmc.setup.start import check_bounds, check_parts, feed_kinds, find_start, make_feed, weights_of
 
 _TOLERATED_ERROR = 0.01
@@ -97,7 +98,8 @@ def sample(
             raise ValueError(
                 "without a kernel control variate and feed are chosen too; leave control_variate and feed out"
             )
-        start = plan(posterior, init, num_chains, key_plan, timing, progress=progress)
+        budget = Budget(num_chains, num_warmup, num_samples)
+        start = plan(posterior, init, budget, key_plan, timing, progress=progress)
     else:
         _check_is_kernel(kernel)
         with timing.phase("mode"):
@@ -151,10 +153,11 @@ def sample(
         choices=start.choices + tuple(found.reason for found in moved),
         known_doubts=start.doubts,
     )
-    if automatic and run.num_draws > 1 and not run.interrupted:
+    num_steps = steps_worth_auditing(fed, model) if automatic else 0
+    if num_steps and run.num_draws > 1 and not run.interrupted:
         try:
             with timing.phase("audit"), working("auditing steps on all rows (Ctrl-C skips it)", show=progress):
-                found = audit(run, steps_worth_auditing(fed, model), seconds=timing.worth_an_audit())
+                found = audit(run, num_steps, seconds=timing.worth_an_audit())
             run = dataclasses.replace(run, audit=found, known_doubts=run.known_doubts + _objections(found))
         except KeyboardInterrupt:  # the draws are there; whoever is in a hurry may have them
             stopped = "the audit was stopped before it had an answer"

@@ -1,4 +1,4 @@
-"""Draws from prior + expansion, which need no rows: where the posterior is, and how to move in it, if it is not normal."""
+"""Draws from prior + expansion, which need no rows: where the posterior is, and how to move in it."""
 
 import math
 from collections.abc import Callable
@@ -10,8 +10,8 @@ import numpy as np
 from jaxtyping import Array, Float, Real
 
 from tallmc.control_variates import ExpandedModel, covariance_factor
-from tallmc.numerics.programs import program
 from tallmc.numerics.keys import as_key
+from tallmc.numerics.programs import program
 from tallmc.posterior.passes import prior_derivatives
 from tallmc.proposals.trajectory import jittered, leapfrog
 from tallmc.run.mixing import mixing
@@ -75,7 +75,14 @@ def explore(model: ExpandedModel, unravel: Callable, start: np.ndarray) -> Surro
         last = number == 2
         given = (part.astype(dtype) for part in (positions, hessian, factor))
         draws, passed, tuned = _follow(
-            model, unravel, as_key(number), *given, np.float32(step_size), np.int32(num_steps), np.bool_(not last), _ROUND
+            model,
+            unravel,
+            as_key(number),
+            *given,
+            np.float32(step_size),
+            np.int32(num_steps),
+            np.bool_(not last),
+            _ROUND,
         )
         draws, passed, step_size = np.asarray(draws, float), np.asarray(passed, float), float(tuned)
         if not (np.all(np.isfinite(draws)) and math.isfinite(step_size)):
@@ -91,7 +98,9 @@ def explore(model: ExpandedModel, unravel: Callable, start: np.ndarray) -> Surro
         else:
             r_hat = float(np.max(mixing(np.swapaxes(draws, 0, 1)).r_hat))
             flat = draws.reshape(-1, draws.shape[-1])
-            found = Surrogate(flat, flat.mean(axis=0), spread, factor, step_size, num_steps, float(passed.mean()), r_hat)
+            found = Surrogate(
+                flat, flat.mean(axis=0), spread, factor, step_size, num_steps, float(passed.mean()), r_hat
+            )
     return found
 
 
