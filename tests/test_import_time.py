@@ -12,6 +12,7 @@ HEAVY = {
     "arviz_stats",
     "blackjax",
     "matplotlib",
+    "numpyro",
     "optax",
     "pandas",
     "rich",

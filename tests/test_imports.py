@@ -11,7 +11,8 @@ SOURCE = Path(tm.__file__).parent
 MAY_IMPORT = {
     "numerics": set(),
     "console": {"numerics"},
-    "posterior": {"numerics"},
+    "transforms": {"numerics"},
+    "posterior": {"transforms", "numerics"},
     "feed": {"posterior", "numerics"},
     "kernel": {"feed", "posterior"},
     "acceptance": {"feed", "posterior", "numerics"},
@@ -19,7 +20,7 @@ MAY_IMPORT = {
     "proposals": {"control_variates", "window_adaptation", "feed", "posterior", "numerics"},
     "models": {"posterior", "numerics"},
     "optimise": {"posterior", "console", "models", "numerics"},
-    "window_adaptation": set(),
+    "window_adaptation": {"numerics"},
     "nuts": {"window_adaptation", "kernel", "feed", "posterior", "numerics"},
     "metropolis": {"acceptance", "proposals", "kernel", "feed", "posterior", "numerics"},
     "compose": {"kernel", "feed", "posterior", "numerics"},

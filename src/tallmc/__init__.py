@@ -3,7 +3,7 @@
 from importlib.metadata import PackageNotFoundError as _NotInstalled
 from importlib.metadata import version as _version
 
-from tallmc import acceptance, compose, design, feed, models, optimise, proposals
+from tallmc import acceptance, compose, design, feed, models, optimise, proposals, transforms
 from tallmc.acceptance import *  # noqa: F403  what a room names as its own is public: a new rule is exported once
 from tallmc.acceptance.normality import NormalityWarning
 from tallmc.compose import *  # noqa: F403
@@ -51,6 +51,7 @@ __all__ = [
     "models",
     "optimise",
     "sample",
+    "transforms",
 ]
 __all__ += acceptance.__all__
 __all__ += compose.__all__

@@ -1,7 +1,5 @@
 """Window adaptation of a step size and a mass matrix (Stan's), made of BlackJAX's parts and carried as plain arrays."""
 
-import contextlib
-from collections.abc import Iterator
 from typing import Any
 
 import equinox as eqx
@@ -9,6 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, Real
+
+from tallmc.numerics.promotion import promoting
 
 # Stan's numbers: steps before the first window, of the first window, and after the last; below so many there is none.
 _FIRST, _WINDOW, _LAST, _FEWEST = 75, 25, 50, 20
@@ -132,13 +132,6 @@ def learn(
             lambda: _like((steps, mass), kept),
         )
     return Adapted(steps, mass, turn + 1)
-
-
-@contextlib.contextmanager
-def promoting() -> Iterator[None]:
-    """What BlackJAX's functions count on: that JAX mixes dtypes and ranks, even if the caller has forbidden it."""
-    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        yield
 
 
 def _parts(target: Any, *, dense: bool) -> tuple[Any, Any]:

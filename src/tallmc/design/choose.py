@@ -91,7 +91,8 @@ def average(max_error: float, posterior: Posterior, moves: "TrialMoves") -> Aust
         max_error: Error of an acceptance probability, averaged over the moves.
         posterior: What will be sampled; every row is read once.
         moves: A trial run, from whose draws 100 moves are made; or moves of a symmetric proposal, as a pair
-            (positions, proposed) of pytrees with a leading axis, or as a list of such pairs without one.
+            (positions, proposed) of pytrees with a leading axis, or as a list of such pairs without one. With
+            transforms, on the unconstrained scale.
 
     Returns:
         The rule.
@@ -139,7 +140,7 @@ def trial_moments(posterior: Posterior, moves: "TrialMoves") -> MoveMoments:
     if not (isinstance(pair, tuple) and len(pair) == 2):
         raise ValueError("moves must be a run, or a pair (positions, proposed) with a leading axis of moves")
     position, proposed = pair
-    change = jax.vmap(posterior.log_prior)(proposed) - jax.vmap(posterior.log_prior)(position)
+    change = jax.vmap(posterior.model.log_prior)(proposed) - jax.vmap(posterior.model.log_prior)(position)
     count = len(jax.tree.leaves(position)[0])
     offset = np.broadcast_to(np.asarray(change, float), (count,))
     return _possible(move_moments(posterior.model, posterior.rows, Moves(position, proposed, offset)))

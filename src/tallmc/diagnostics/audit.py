@@ -261,7 +261,9 @@ def _replay(run: Run, number: int, num_steps: int, rng_key: int | Array) -> _Ste
             raise ValueError(f"audit found no step of part {number} of the kernel; draw more")
     which = generator.choice(steps, min(num_steps, len(steps)), replace=False)
     chain, draw = which // (run.num_draws - 1), 1 + which % (run.num_draws - 1)
-    positions, after = (jax.tree.map(lambda leaf, at=at: leaf[chain, at], run.samples) for at in (draw - 1, draw))
+    positions, after = (
+        jax.tree.map(lambda leaf, at=at: leaf[chain, at], run.unconstrained_samples) for at in (draw - 1, draw)
+    )
     kernel, (keys, states) = run.session.kernel, part_of((run.chains.key, run.chains.state), chain)
     times = np.asarray(run.num_warmup + draw, np.int32)
     asked = _ask(kernel, run.session.model, number, keys, positions, states, times)

@@ -39,7 +39,9 @@ def moves_of(run: Run, num_moves: int = 100, rng_key: int | Array = 0) -> Moves:
         raise ValueError(f"moves can be taken from a MetropolisHastings run, not from {type(kernel).__name__}")
     num_draws = run.num_chains * run.num_draws
     which = np.linspace(0, num_draws - 1, min(num_moves, num_draws)).astype(int)
-    position = jax.tree.map(lambda leaf: jnp.asarray(leaf.reshape(num_draws, *leaf.shape[2:])[which]), run.samples)
+    position = jax.tree.map(
+        lambda leaf: jnp.asarray(leaf.reshape(num_draws, *leaf.shape[2:])[which]), run.unconstrained_samples
+    )
     states = jax.tree.map(lambda leaf: leaf[which // run.num_draws], run.chains.state)
 
     def propose(key, position, state):

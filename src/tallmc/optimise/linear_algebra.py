@@ -23,8 +23,6 @@ def solve(curvature: np.ndarray, right: np.ndarray, finest: float) -> np.ndarray
     The matrix is first scaled to a unit diagonal. A pivot is then the share of a coordinate that the ones before it
     leave unexplained, and can be held against the rounding error of the rows.
     """
-    import scipy.linalg
-
     diagonal = np.diag(curvature)
     if not np.all(np.isfinite(curvature)) or np.any(diagonal <= 0):
         raise Degenerate(np.flatnonzero(~(diagonal > 0)).tolist())
@@ -33,12 +31,13 @@ def solve(curvature: np.ndarray, right: np.ndarray, finest: float) -> np.ndarray
     # Rounding errors of single rows average out in the sums; thirty of them is far more than is left of them.
     smallest = 30 * finest
     try:
-        factor = scipy.linalg.cholesky(scaled, lower=True, check_finite=False)
+        # NumPy's, not SciPy's: that has a BLAS of its own, whose threads `one_blas_thread` need not know of.
+        factor = np.linalg.cholesky(scaled)
     except np.linalg.LinAlgError:
         raise Degenerate(_dependent(scaled)) from None
     if np.min(np.diag(factor)) ** 2 < smallest:
         raise Degenerate(_dependent(scaled))
-    return scale * scipy.linalg.cho_solve((factor, True), scale * right, check_finite=False)
+    return scale * np.linalg.solve(factor.T, np.linalg.solve(factor, scale * right))
 
 
 def solve_downhill(curvature: np.ndarray, right: np.ndarray, finest: float) -> np.ndarray:

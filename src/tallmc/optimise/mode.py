@@ -18,6 +18,7 @@ from tallmc.optimise.result import OptimiseResult
 from tallmc.posterior import Posterior, checks
 from tallmc.posterior.linear_predictor import LinearPredictor
 from tallmc.posterior.passes import Span, influence_sums, likelihood_sums, prepare_sums, prior_derivatives
+from tallmc.posterior.unconstrained_start import unconstrained_start
 
 _CHEAP_CURVATURE = 64  # coordinates up to which a Hessian costs a pass over rows in memory little beside the gradient
 
@@ -133,6 +134,10 @@ def mode(posterior: Posterior, init: PyTree = None, *, epsilon: float = 0.01, **
     is not concave, eigenvalues of its Hessian are made negative. Exact steps follow until the mode is nearer than
     `tolerance` posterior standard deviations.
 
+    With `tm.transforms` it is the mode of the density of unconstrained numbers, on which chains move. `position` is
+    that point on the natural scale, where the density need not be highest; `objective` and `hessian` are of the
+    unconstrained numbers.
+
     Args:
         posterior: What to find the mode of; its prior and temperature are part of it.
         init: Where to start: one position. If left out, zeros, one for each column of the data's only matrix.
@@ -152,11 +157,12 @@ def mode(posterior: Posterior, init: PyTree = None, *, epsilon: float = 0.01, **
     if not isinstance(posterior, Posterior):
         raise ValueError(f"posterior must be a tm.Posterior, not {type(posterior).__name__}")
     checks.check_data(posterior.data)
-    start = default_start(posterior) if init is None else init
-    positions = checks.one_position_per_chain(posterior, start, 1)
-    checks.check_start(posterior, positions)
-    found = search_mode(posterior, jax.tree.map(lambda leaf: leaf[0], positions), epsilon=epsilon, **options)
-    return renamed(found, jax.tree.map(as_device_array, found.position))
+    target = posterior.unconstrained
+    start = default_start(target) if init is None else unconstrained_start(posterior, init, 1)
+    positions = checks.one_position_per_chain(target, start, 1)
+    checks.check_start(target, positions)
+    found = search_mode(target, jax.tree.map(lambda leaf: leaf[0], positions), epsilon=epsilon, **options)
+    return renamed(found, jax.tree.map(as_device_array, posterior.constrain(found.position)))
 
 
 def search_mode(posterior: Posterior, start: PyTree, span: Span | None = None, **options: Any) -> OptimiseResult:

@@ -14,6 +14,14 @@ from tallmc.numerics.flat import as_device_array
 from tallmc.posterior.model import PlainModel
 from tallmc.posterior.passes import log_likelihood_sum
 from tallmc.posterior.rows import Rows, RowsInMemory
+from tallmc.transforms.densities import UnconstrainedLikelihood, UnconstrainedPrior
+from tallmc.transforms.positions import (
+    check_transforms,
+    constrained_draws,
+    constrained_position,
+    contains,
+    unconstrained_position,
+)
 
 
 def _flat_prior(position: PyTree) -> float:
@@ -33,6 +41,14 @@ class Posterior(eqx.Module):
             support.
         temperature: Divides the log likelihood. Changing it never recompiles anything.
         bounds: Bounds on the change of a row's log likelihood, for the rules that need them.
+        transforms: Limits of parameters, such as `{"sd": tm.transforms.positive}`: shaped like a position, None or
+            nothing where there is no limit; one for a whole part of the position holds for every array in it. Both
+            functions, `init` and draws are then on the natural scale, and chains move on one without limits.
+
+    Attributes:
+        model: What chains are asked about. With transforms it is a function of unconstrained numbers, and its prior
+            has the Jacobian.
+        rows: The data.
 
     Example:
         >>> import jax.numpy as jnp
@@ -43,6 +59,7 @@ class Posterior(eqx.Module):
 
     model: PlainModel
     rows: Rows
+    transforms: PyTree = None
 
     def __init__(
         self,
@@ -51,41 +68,98 @@ class Posterior(eqx.Module):
         log_prior: Callable[[PyTree], Any] = _flat_prior,
         temperature: float | Array = 1.0,
         bounds: Any = None,
+        transforms: PyTree = None,
     ):
         _check_functions(log_likelihood, data, log_prior)
+        if check_transforms(transforms):
+            _check_no_bounds(bounds)
+            self.transforms = transforms
+            log_likelihood = UnconstrainedLikelihood(log_likelihood, transforms)
+            log_prior = UnconstrainedPrior(log_prior, transforms)
         self.rows = data if isinstance(data, Rows) else RowsInMemory(data)
         self.model = PlainModel(log_likelihood, log_prior, _as_temperature(temperature), bounds, self.rows.num_rows)
 
     num_rows = property(lambda self: self.rows.num_rows, doc="Rows of data.")
     data = property(lambda self: self.rows.all(), doc="The rows, as a pytree of arrays.")
-    log_likelihood = property(lambda self: self.model.log_likelihood, doc="Of one row.")
-    log_prior = property(lambda self: self.model.log_prior, doc="Of a position.")
+    log_likelihood = property(lambda self: self._given(self.model.log_likelihood), doc="Of one row, as it was given.")
+    log_prior = property(lambda self: self._given(self.model.log_prior), doc="Of a position, as it was given.")
     temperature = property(lambda self: self.model.temperature, doc="What the log likelihood is divided by.")
     bounds = property(lambda self: self.model.bounds, doc="On the change of a row's log likelihood, or None.")
+
+    def _given(self, function: Any) -> Any:
+        """A likelihood or prior as it was given: on the natural scale, if there are transforms."""
+        return function if self.transforms is None else function.natural
 
     def at_temperature(self, temperature: float | Array) -> "Posterior":
         """The same posterior at another temperature, which may be a traced number."""
         # With the very same rows, for they may be on an accelerator already.
-        return Posterior(self.log_likelihood, self.rows, self.log_prior, temperature, self.bounds)
+        return Posterior(
+            self.log_likelihood, self.rows, self.log_prior, temperature, self.bounds, transforms=self.transforms
+        )
+
+    @property
+    def natural(self) -> "Posterior":
+        """The same on the natural scale, without transforms: nothing stops a position beyond its limits."""
+        if self.transforms is None:
+            return self
+        return Posterior(self.log_likelihood, self.rows, self.log_prior, self.temperature, self.bounds)
+
+    @property
+    def unconstrained(self) -> "Posterior":
+        """The same as a posterior of unconstrained numbers, which chains move: its prior has the Jacobian."""
+        if self.transforms is None:
+            return self
+        return Posterior(self.model.log_likelihood, self.rows, self.model.log_prior, self.temperature, self.bounds)
+
+    def unconstrain(self, position: PyTree) -> PyTree:
+        """A position on the natural scale as unconstrained numbers; the same if there are no transforms.
+
+        Example:
+            >>> import jax.numpy as jnp, tallmc as tm
+            >>> def log_likelihood(position, row):
+            ...     return row * jnp.log(position["rate"]) - position["rate"]
+            >>> posterior = tm.Posterior(log_likelihood, jnp.ones(5), transforms={"rate": tm.transforms.positive})
+            >>> posterior.unconstrain({"rate": 1.0}), posterior.constrain({"rate": 0.0})
+            ({'rate': Array(0., dtype=float32)}, {'rate': Array(1., dtype=float32)})
+        """
+        if self.transforms is None:
+            return position
+        return unconstrained_position(self.transforms, jax.tree.map(_as_real, position))
+
+    def constrain(self, position: PyTree) -> PyTree:
+        """A position of unconstrained numbers on the natural scale; the same if there are no transforms."""
+        if self.transforms is None:
+            return position
+        return constrained_position(self.transforms, jax.tree.map(_as_real, position))
+
+    def constrain_draws(self, draws: PyTree) -> PyTree:
+        """Draws of unconstrained numbers as chains made them, leaves (chain, draw, ...), on the natural scale."""
+        return draws if self.transforms is None else constrained_draws(self.transforms, draws)
 
     def log_likelihoods(self, position: PyTree, rows: PyTree) -> Real[Array, " rows"]:
         """Log likelihood of each of a batch of rows, before temperature."""
-        return self.model.log_likelihoods(position, rows)
+        return self.natural.model.log_likelihoods(position, rows)
 
     def log_ratios(self, position: PyTree, proposed: PyTree, rows: PyTree) -> Real[Array, " rows"]:
         """Each row's evidence for `proposed` against `position`, tempered."""
-        return self.model.log_ratios(position, proposed, rows)
+        return self.natural.model.log_ratios(position, proposed, rows)
 
     def log_density(self, position: PyTree, rows: PyTree = None) -> Real[Array, ""]:
         """Unnormalised log density.
 
         Outside compiled code rows are read block by block and summed in float64; inside it, all at once.
 
+        With transforms this is the density of natural parameters, which has no Jacobian in it; beyond their limits it
+        is minus infinity. That of the numbers that chains move is `posterior.unconstrained.log_density`.
+
         Args:
-            position: Where.
+            position: Where, on the natural scale.
             rows: If given, as if these were all the data there is.
         """
         position = jax.tree.map(_as_real, position)
+        if self.transforms is not None:
+            inside, density = contains(self.transforms, position), self.natural.log_density(position, rows)
+            return jnp.where(inside, density, -jnp.inf)
         traced = any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((position, rows)))
         if rows is None and not traced:
             total = jnp.asarray(log_likelihood_sum(self.model, self.rows, position), jnp.result_type(float))
@@ -100,7 +174,7 @@ def _as_real(leaf: Any) -> Array:
 
 
 def _as_temperature(temperature: float | Array) -> Array:
-    if not isinstance(temperature, Tracer) and not (np.isfinite(temperature) and temperature > 0):
+    if not isinstance(temperature, Tracer) and not (np.isfinite(temperature) and np.greater(temperature, 0)):
         raise ValueError(f"temperature must be a positive number, got {temperature}")
     return as_device_array(temperature, jnp.result_type(float))
 
@@ -115,4 +189,12 @@ def _check_functions(log_likelihood: Any, data: PyTree, log_prior: Any) -> None:
     if not callable(log_prior):
         raise ValueError(
             f"log_prior must be a function of the position, not {type(log_prior).__name__}; leave it out if it is flat"
+        )
+
+
+def _check_no_bounds(bounds: Any) -> None:
+    if bounds is not None:
+        raise ValueError(
+            "bounds are about positions as chains move them, which transforms change; leave out bounds, or transforms "
+            "(and write the likelihood for parameters without limits)"
         )

@@ -5,6 +5,7 @@ import os
 from typing import Any
 
 import equinox as eqx
+import jax
 
 from tallmc.posterior import PlainModel, Posterior
 from tallmc.run import store
@@ -49,6 +50,10 @@ def _taken_up(run: Run, posterior: Posterior, about: dict[str, Any]) -> Run:
     if float(old.temperature) != float(posterior.temperature):
         raise ValueError(
             f"this posterior has temperature {float(posterior.temperature):g}; {float(old.temperature):g} was sampled"
+        )
+    if jax.tree.structure(posterior.transforms) != jax.tree.structure(old.transforms):
+        raise ValueError(
+            f"this posterior has transforms {posterior.transforms}; {old.transforms} were sampled with: pass the same"
         )
     plain = posterior.model if isinstance(model, PlainModel) else eqx.tree_at(lambda m: m.plain, model, posterior.model)
     return dataclasses.replace(run, posterior=posterior, session=run.session._replace(model=plain))

@@ -31,7 +31,7 @@ class Run:
     """Draws and statistics of a run.
 
     Args:
-        samples: Pytree like a position; leaves are (chain, draw, ...).
+        samples: Pytree like a position, on the natural scale if there are transforms; leaves are (chain, draw, ...).
         stats: One array (chain, draw) a name: `accepted`, `rows` (rows the test of that draw consumed),
             `used_all_rows`, `nonfinite` (rejected for a log ratio that was not finite), and what the kernel adds.
         setup_rows: Rows read outside the tests.
@@ -45,6 +45,7 @@ class Run:
         audit: Decisions checked on all rows, if that was done.
         timing: Seconds of the call that gave the run, by phase: reading, mode, expansion, pilot, compiling, warmup,
             sampling, audit, and total.
+        unconstrained: The same draws as the chains made them, if there are transforms.
     """
 
     samples: PyTree
@@ -59,19 +60,27 @@ class Run:
     known_doubts: tuple[str, ...] = ()
     audit: Any = None
     timing: dict[str, float] = dataclasses.field(default_factory=dict)
+    unconstrained: PyTree = None
 
     @classmethod
-    def collect(cls, done: Driven, **others: Any) -> "Run":
+    def collect(cls, done: Driven, *, posterior: Posterior, **others: Any) -> "Run":
         """Adds what follows from the draws."""
         stats = {**done.draws.stats, "used_all_rows": _used_all_rows(done.draws, done.session)}
         return cls(
-            samples=done.draws.position,
+            samples=posterior.constrain_draws(done.draws.position),
+            unconstrained=None if posterior.transforms is None else done.draws.position,
+            posterior=posterior,
             stats=stats,
             seconds=done.seconds,
             interrupted=done.interrupted,
             session=done.session,
             **others,
         )
+
+    @property
+    def unconstrained_samples(self) -> PyTree:
+        """Draws as the chains made them, for whatever follows their steps; without transforms these are `samples`."""
+        return self.samples if self.unconstrained is None else self.unconstrained
 
     @property
     def num_chains(self) -> int:
@@ -140,9 +149,12 @@ class Run:
         stage = self.feed.arrange(self.posterior.rows, self.shuffle_seed)
         done = drive(driver or pick_driver(), self.session, stage, int(num_samples), show=progress)
         more = Run.collect(done, setup_rows=self.setup_rows, kernel=self.kernel, posterior=self.posterior)
+        old, new = (self.samples, self.unconstrained), (more.samples, more.unconstrained)
+        samples, unconstrained = jax.tree.map(lambda a, b: np.concatenate([a, b], axis=1), old, new)
         return dataclasses.replace(
             self,
-            samples=jax.tree.map(lambda a, b: np.concatenate([a, b], axis=1), self.samples, more.samples),
+            samples=samples,
+            unconstrained=unconstrained,
             stats={name: np.concatenate([self.stats[name], more.stats[name]], axis=1) for name in self.stats},
             seconds=self.seconds + more.seconds,
             interrupted=more.interrupted,

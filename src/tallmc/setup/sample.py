@@ -16,6 +16,7 @@ from tallmc.kernel import Kernel
 from tallmc.metropolis import MetropolisHastings
 from tallmc.numerics.keys import as_key, folded_on_host, split_on_host, unstacked, word_on_host
 from tallmc.posterior import Model, Posterior, checks
+from tallmc.posterior.unconstrained_start import unconstrained_start
 from tallmc.run.chain import Problem
 from tallmc.run.convergence import ConvergenceWarning
 from tallmc.run.drive import Review, drive
@@ -28,7 +29,15 @@ from tallmc.setup.automatic import plan
 from tallmc.setup.precision import check_precision
 from tallmc.setup.recentre import Recentred, look_times, recentre
 from tallmc.setup.situation import Budget
-from tallmc.setup.start import check_bounds, check_parts, feed_kinds, find_start, make_feed, weights_of
+from tallmc.setup.start import (
+    check_bounds,
+    check_parts,
+    feed_kinds,
+    find_start,
+    make_feed,
+    unconstrained_expansion,
+    weights_of,
+)
 
 _TOLERATED_ERROR = 0.01
 
@@ -55,7 +64,8 @@ def sample(
             proposal and rule, a paragraph says which and why, and the run ends with an audit.
         init: Where to start: one position for all chains, or one with a leading chain axis. If left out, at the mode,
             which `tm.optimise.mode` finds; that works if the data has one matrix, with a coefficient for each column.
-            Without a kernel it is where the search for the mode begins, and chains start near that.
+            Without a kernel it is where the search for the mode begins, and chains start near that. With
+            `tm.transforms` it is on the natural scale.
         num_samples: Draws to keep of each chain.
         num_warmup: Draws before those, during which the kernel tunes its step size. 0 tunes nothing.
         num_chains: Independent chains.
@@ -89,6 +99,10 @@ def sample(
     driver, timing = driver or pick_driver(), Timing()
     with timing.phase("reading"):
         checks.check_data(posterior.data)
+        # Set-up and chains know unconstrained numbers only; the natural scale is that of the caller, before and after.
+        given, posterior = posterior, posterior.unconstrained
+        init = unconstrained_start(given, init, num_chains)
+        control_variate = unconstrained_expansion(given, control_variate)
     key_shuffle, key_chains = unstacked(split_on_host(as_key(rng_key), 2), 2)
     key_plan, shuffle_seed = folded_on_host(key_shuffle, 1), word_on_host(key_shuffle)
     chain_keys = split_on_host(key_chains, num_chains)
@@ -148,7 +162,7 @@ def sample(
     run = Run.collect(
         done,
         kernel=start.kernel,
-        posterior=posterior,
+        posterior=given,
         setup_rows=setup_rows + sum(found.rows_read for found in moved),
         choices=start.choices + tuple(found.reason for found in moved),
         known_doubts=start.doubts,

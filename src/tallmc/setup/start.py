@@ -14,6 +14,7 @@ from tallmc.metropolis import MetropolisHastings
 from tallmc.numerics.keys import as_key
 from tallmc.numerics.programs import program
 from tallmc.posterior import Model, Posterior, RowBounds, Rows, checks
+from tallmc.posterior.unconstrained_start import unconstrained_start
 from tallmc.proposals import Proposal
 from tallmc.setup.modes import find_mode
 
@@ -83,6 +84,13 @@ def find_start(
         controlled = control_variate.expand(posterior, at)
         model, rows_read = controlled.model, rows_read + controlled.rows_read
     return Start(model, kernel, positions, rows_read, controlled, choices=choices)
+
+
+def unconstrained_expansion(posterior: Posterior, control_variate: Taylor | None) -> Taylor | None:
+    """A control variate whose place, if it was given one, is that of unconstrained numbers."""
+    if posterior.transforms is None or not isinstance(control_variate, Taylor) or control_variate.at is None:
+        return control_variate
+    return Taylor(control_variate.order, unconstrained_start(posterior, control_variate.at, 1, "at"))
 
 
 def _expansion_order(kernel: Kernel) -> int | None:
