@@ -1,5 +1,7 @@
 """Factorisations that say when a matrix is not fit to be solved with."""
 
+import functools
+
 import numpy as np
 
 from tallmc.optimise.contract import Sums
@@ -9,12 +11,20 @@ class Degenerate(Exception):
     """A curvature matrix that is singular to rounding.
 
     Args:
-        columns: Coordinates that take part in the dependency.
+        matrix: Scaled to a unit diagonal; or which of its diagonal elements are not positive.
     """
 
-    def __init__(self, columns: list[int]):
-        super().__init__(f"coordinates {columns} are linearly dependent")
-        self.columns = columns
+    def __init__(self, matrix: np.ndarray):
+        super().__init__("coordinates are linearly dependent")
+        self._matrix = matrix
+
+    @functools.cached_property
+    def columns(self) -> list[int]:
+        """Coordinates that take part in the dependency; takes a decomposition to find."""
+        if self._matrix.ndim == 1:
+            return np.flatnonzero(self._matrix).tolist()
+        vector = np.abs(np.linalg.eigh(self._matrix)[1][:, 0])
+        return np.flatnonzero(vector > 0.1 * vector.max()).tolist()
 
 
 def solve(curvature: np.ndarray, right: np.ndarray, finest: float) -> np.ndarray:
@@ -25,7 +35,7 @@ def solve(curvature: np.ndarray, right: np.ndarray, finest: float) -> np.ndarray
     """
     diagonal = np.diag(curvature)
     if not np.all(np.isfinite(curvature)) or np.any(diagonal <= 0):
-        raise Degenerate(np.flatnonzero(~(diagonal > 0)).tolist())
+        raise Degenerate(~(diagonal > 0))
     scale = 1 / np.sqrt(diagonal)
     scaled = curvature * scale[:, None] * scale
     # Rounding errors of single rows average out in the sums; thirty of them is far more than is left of them.
@@ -34,9 +44,9 @@ def solve(curvature: np.ndarray, right: np.ndarray, finest: float) -> np.ndarray
         # NumPy's, not SciPy's: that has a BLAS of its own, whose threads `one_blas_thread` need not know of.
         factor = np.linalg.cholesky(scaled)
     except np.linalg.LinAlgError:
-        raise Degenerate(_dependent(scaled)) from None
+        raise Degenerate(scaled) from None
     if np.min(np.diag(factor)) ** 2 < smallest:
-        raise Degenerate(_dependent(scaled))
+        raise Degenerate(scaled)
     return scale * np.linalg.solve(factor.T, np.linalg.solve(factor, scale * right))
 
 
@@ -58,8 +68,3 @@ def update(sums: Sums, finest: float, *, convex: bool) -> np.ndarray:
     """The Newton step `curvature^-1 score`; where the problem is not convex, bent so that it goes downhill."""
     assert sums.curvature is not None
     return (solve if convex else solve_downhill)(sums.curvature, sums.score, finest)
-
-
-def _dependent(scaled: np.ndarray) -> list[int]:
-    vector = np.abs(np.linalg.eigh(scaled)[1][:, 0])
-    return np.flatnonzero(vector > 0.1 * vector.max()).tolist()

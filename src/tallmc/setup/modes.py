@@ -16,6 +16,9 @@ from tallmc.posterior.linear_predictor import LinearPredictor
 from tallmc.posterior.passes import Span, log_densities
 
 _NUM_STARTS = 6  # searches: a mode that half of all starts lead to is missed once in 64 times. A judgement
+# Iterations of one search. One that has not arrived by then is among many coordinates, where each takes long, and on its
+# way to no mode that has been seen yet. A judgement.
+_ITERATIONS = 30
 _ROWS = 1000  # that a search looks at first, so that one that leads nowhere new costs little. A judgement
 # Posterior standard deviations between modes that are two: two equal normals nearer than that have one mode together.
 # At 6 sqrt(d), as it once was, chains never saw the second of two modes.
@@ -86,7 +89,7 @@ def _search(posterior: Posterior, guess: PyTree, span: Span | None = None) -> tu
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # a search that leads nowhere found no mode
-            found = find_mode(posterior, guess, span=span, progress=False)
+            found = find_mode(posterior, guess, span=span, max_iterations=_ITERATIONS, progress=False)
     except ValueError:  # the guess lies outside the support
         return None, 0
     position = flatten(found.position)[0].astype(float)
