@@ -99,7 +99,7 @@ class MetropolisHastings(Kernel[AtRest, InTest]):
         waiting = self.test(rest, Asked(still, key, jnp.bool_(True)), model)
         return dataclasses.replace(waiting, awaited=(key, time, jnp.bool_(True)))
 
-    def ask(self, key: Array, rest: AtRest, model: Model, time: Int[Array, ""], window: Window | None = None) -> Asked:
+    def ask(self, key: Array, rest: AtRest, model: Model, time: Int[Array, ""], window: Any = None) -> Asked:
         """Draws a proposal, and asks the rule about it."""
         key_proposal, key_rule = jax.random.split(key)
         proposal = self.tuned_proposal(rest)

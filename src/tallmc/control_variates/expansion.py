@@ -12,7 +12,7 @@ from jaxtyping import Array, PyTree, Real
 
 from tallmc.control_variates.remainder import remainder
 from tallmc.control_variates.remainder_bounds import RemainderBounds, WhitenedStep, whitened_step
-from tallmc.numerics.arithmetic import matvec, row_products
+from tallmc.numerics.arithmetic import matvec, rounded, row_products
 from tallmc.numerics.flat import as_device_array
 from tallmc.posterior import KnownChange, Model, PlainModel
 from tallmc.posterior.block_sums import first_of
@@ -84,7 +84,8 @@ class Expansion(eqx.Module):
         """Gradient of the polynomial at a flat position, before temperature; a proposal can follow it without rows."""
         if self.curvature is None:
             return self.gradient
-        return self.gradient + matvec(self.whiten.T, self.curvature * matvec(self.whiten, flat - self.centre))
+        along = rounded(self.curvature * matvec(self.whiten, flat - self.centre))
+        return self.gradient + rounded(matvec(self.whiten.T, along))
 
 
 def covariance_factor(precision: Real[np.ndarray, "d d"]) -> Real[np.ndarray, "d d"] | None:
@@ -176,7 +177,7 @@ class ExpandedModel(Model):
         """Gradient of prior and polynomial: that of the log density, but for what the rows add."""
         flat, unravel = ravel_pytree(position)
         prior = jax.grad(lambda p: jnp.asarray(self.log_prior(unravel(p)), flat.dtype))(flat)
-        return prior + self.expansion.slope(flat) / self.temperature.astype(flat.dtype)
+        return prior + rounded(self.expansion.slope(flat) / self.temperature.astype(flat.dtype))
 
 
 def _linear_residuals(likelihood: LinearPredictor, y: Array, point: Array, old: Array, new: Array, order: int) -> Array:

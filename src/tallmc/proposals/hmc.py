@@ -1,6 +1,7 @@
 """Hamiltonian Monte Carlo: long trajectories, mostly without rows."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -12,6 +13,7 @@ from jaxtyping import Array, ArrayLike, PyTree
 
 from tallmc.control_variates import ExpandedModel
 from tallmc.feed import Drawn, Needs
+from tallmc.numerics.arithmetic import rounded
 from tallmc.numerics.flat import as_device_array, num_coordinates
 from tallmc.posterior import Model
 from tallmc.proposals.contract import Move, Proposal
@@ -65,8 +67,8 @@ class HMC(Proposal):
     def __init__(
         self,
         step_size: float = 0.1,
-        num_steps: int = 10,
-        mass: ArrayLike | None = None,
+        num_steps: int = 20,
+        mass: ArrayLike | Sequence[float] | None = None,
         *,
         cholesky: ArrayLike | None = None,
         dense_mass: bool = False,
@@ -108,7 +110,7 @@ class HMC(Proposal):
             lambda leaf: leaf.astype(flat.dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf, self.trajectory
         )
         key_velocity, key_steps = jax.random.split(key)
-        velocity = jax.random.normal(key_velocity, flat.shape, flat.dtype)
+        velocity = rounded(jax.random.normal(key_velocity, flat.shape, flat.dtype))
         num_steps = jittered(key_steps, trajectory.num_steps)
         slope = _slope(model, unravel, flat.dtype, window)
         end, final = leapfrog(slope, trajectory.factor, flat, velocity, trajectory.step_size, num_steps)
@@ -161,7 +163,7 @@ def _slope(model: Model, unravel: Any, dtype: Any, window: Any) -> Slope:
     return lambda flat: ravel_pytree(jax.grad(density)(unravel(flat)))[0].astype(dtype)
 
 
-def _factor_of(mass: ArrayLike | None) -> np.ndarray:
+def _factor_of(mass: ArrayLike | Sequence[float] | None) -> np.ndarray:
     if mass is None:
         return np.ones(())
     array = np.asarray(mass, float)

@@ -1,5 +1,7 @@
 """What warm-up learns for Hamiltonian trajectories: length of a step, mass matrix, number of steps."""
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -15,8 +17,10 @@ from tallmc.window_adaptation import Schedule
 _LENGTHS = (1.0, 0.5, 2.0, 0.25, 4.0)
 # What a transition costs, in leapfrog steps, besides its own: random numbers and a test of few rows. A judgement.
 _OVERHEAD = 3.0
-# Stan's shrinkage of a window's variances towards a small number, as if that had been seen five times.
-_PRIOR_COUNT, _PRIOR_VARIANCE = 5.0, 1e-3
+_LEVELS = 64.0  # between 0 and 1, to which a chance is rounded: far finer than single chances are different
+# Draws by which a window's covariances are shrunk towards none. Stan shrinks variances too, towards a thousandth, but
+# posteriors of many rows are narrower than that.
+_SHRUNK_BY = 5.0
 
 
 class Trajectory(eqx.Module):
@@ -40,6 +44,7 @@ class Learned(eqx.Module):
         step_size: The present one.
         factor: The present one.
         turns: Transitions so far.
+        since: Those since the mass matrix was changed.
         count: Draws that are behind the moments.
         mean: Of the draws of this window.
         moment: Sum of their squared deviations, or of the products of these.
@@ -50,6 +55,7 @@ class Learned(eqx.Module):
     step_size: Real[Array, ""]
     factor: Real[Array, "..."]
     turns: Int[Array, ""]
+    since: Int[Array, ""]
     count: Real[Array, ""]
     mean: Real[Array, " d"]
     moment: Real[Array, "..."]
@@ -91,7 +97,9 @@ class TowardsSmoothness(Tuning):
         moment = jnp.zeros(factor.shape if self.learns_mass else (0,), dtype)
         table = jnp.zeros((len(_LENGTHS), 3), dtype)
         nothing = jnp.zeros((), dtype)
-        return Learned(self.given.step_size, factor, jnp.int32(0), nothing, mean, moment, jnp.int32(0), table)
+        return Learned(
+            self.given.step_size, factor, jnp.int32(0), jnp.int32(0), nothing, mean, moment, jnp.int32(0), table
+        )
 
     def factor(self, tuned: Learned) -> Trajectory:
         """The trajectory to follow next."""
@@ -107,12 +115,17 @@ class TowardsSmoothness(Tuning):
         """Learns from a transition, while warm-up lasts."""
         dtype = tuned.step_size.dtype
         smooth = jnp.exp(jnp.minimum(outcome.known, 0)).astype(dtype)
+        # To a few digits: the last ones of a sum depend on how it was compiled, and chains must not.
+        smooth = jnp.round(smooth * _LEVELS) / _LEVELS
         passed = jnp.where(jnp.isfinite(smooth), smooth, 0) if self.by_energy else outcome.accepted.astype(dtype)
-        step_size = tuned.step_size * jnp.exp(gain.astype(dtype) * (passed - self.target))
+        # Robbins-Monro, begun anew with each mass matrix.
+        speed = (tuned.since + 1).astype(dtype) ** -0.6
+        step_size = tuned.step_size * jnp.exp(speed * (passed - self.target))
         learning = gain > 0
         using, table = self._lengths(tuned, outcome, learning)
         mass = self._mass(tuned, flattened(outcome.after, dtype)[0]) if self.learns_mass else tuned
-        new = Learned(step_size, mass.factor, tuned.turns + 1, mass.count, mass.mean, mass.moment, using, table)
+        counts = {"turns": tuned.turns + 1, "since": mass.since + 1}
+        new = dataclasses.replace(mass, step_size=step_size, using=using, table=table, **counts)
         return jax.tree.map(lambda a, b: jnp.where(learning, a, b), new, eqx.tree_at(lambda t: t.using, tuned, using))
 
     def _lengths(self, tuned: Learned, outcome: Outcome, learning: Bool[Array, ""]) -> tuple[Array, Array]:
@@ -147,16 +160,20 @@ class TowardsSmoothness(Tuning):
             for new, old in ((count, tuned.count), (mean, tuned.mean), (moment, tuned.moment))
         )
         ends = jnp.any(schedule.ends == turn) & (count > 1)
-        shrunk = count / (count + _PRIOR_COUNT)
-        variance = rounded(shrunk * moment / jnp.maximum(count - 1, 1))
-        prior = rounded((1 - shrunk) * _PRIOR_VARIANCE)
+        variance = rounded(moment / jnp.maximum(count - 1, 1))
         if factor.ndim == 2:
-            variance = variance + prior * jnp.eye(len(factor), dtype=factor.dtype)
-            found = jax.lax.cond(ends, jnp.linalg.cholesky, lambda _: factor, variance)
+            shrunk = rounded(count / (count + _SHRUNK_BY) * variance)
+            alone = jnp.eye(len(factor), dtype=bool)
+            covariance = jnp.where(alone, variance, shrunk)
+            ends = ends & jnp.all(jnp.diagonal(variance) > 0)
+            found = jax.lax.cond(ends, jnp.linalg.cholesky, lambda _: factor, covariance)
+            found = jnp.where(jnp.all(jnp.isfinite(found)), found, factor)
         else:
-            found = jnp.where(ends, jnp.sqrt(variance + prior), factor)
+            found = jnp.where(ends & (variance > 0), jnp.sqrt(variance), factor)
         fresh = lambda value: jnp.where(ends, jnp.zeros_like(value), value)  # noqa: E731
-        return Learned(tuned.step_size, found, turn, fresh(count), fresh(mean), fresh(moment), tuned.using, tuned.table)
+        since = jnp.where(ends, -1, tuned.since)
+        moments = {"count": fresh(count), "mean": fresh(mean), "moment": fresh(moment)}
+        return dataclasses.replace(tuned, factor=found, since=since, **moments)
 
 
 def _products_of(one: Array, other: Array, axes: int) -> Array:

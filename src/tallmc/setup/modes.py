@@ -16,8 +16,8 @@ from tallmc.posterior.linear_predictor import LinearPredictor
 from tallmc.posterior.passes import Span, log_densities
 
 _NUM_STARTS = 6  # searches: a mode that half of all starts lead to is missed once in 64 times. A judgement
-# Iterations of one search. One that has not arrived by then is among many coordinates, where each takes long, and on its
-# way to no mode that has been seen yet. A judgement.
+# Iterations of one search. One that has not arrived by then is among many coordinates, where each takes long, and was
+# not seen to arrive at all. A judgement.
 _ITERATIONS = 30
 _ROWS = 1000  # that a search looks at first, so that one that leads nowhere new costs little. A judgement
 # Posterior standard deviations between modes that are two: two equal normals nearer than that have one mode together.
