@@ -171,3 +171,8 @@ def test_a_native_loop_is_the_loop_and_can_be_prepared():
     ours.prepare(jax.ShapeDtypeStruct(X.shape, X.dtype), jax.ShapeDtypeStruct((), jnp.int32))
     assert cost(lambda: ours(X, jnp.int32(9))).count == 0
     np.testing.assert_allclose(ours(X, jnp.int32(9)), eqx.filter_jit(loop)(X, jnp.int32(9)), rtol=1e-5)
+
+
+def test_a_compiler_that_cannot_be_quick_compiles_all_the_same(monkeypatch):
+    monkeypatch.setattr(programs, "COMPILED_SOON", {"xla_no_such_option": "1"})
+    assert_same(program(lambda x: jnp.sinh(x) + 1)(X), eqx.filter_jit(lambda x: jnp.sinh(x) + 1)(X))

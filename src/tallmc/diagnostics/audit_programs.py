@@ -15,7 +15,7 @@ from tallmc.feed import IndexedFeed, WeightedFeed
 from tallmc.kernel import Kernel, rule_needs
 from tallmc.metropolis import Asked, MetropolisHastings
 from tallmc.numerics.keys import transition_keys
-from tallmc.numerics.programs import compiled_soon, program
+from tallmc.numerics.programs import COMPILED_SOON, program
 from tallmc.posterior import Model, RowBounds, Rows
 from tallmc.posterior.passes import add_up, prepare_parts
 from tallmc.posterior.resident import Column
@@ -144,7 +144,7 @@ def replayed(problem: Problem, kernel: MetropolisHastings, rows: Rows) -> Proble
     return Problem(kernel, problem.model, feed, feed.arrange(rows, 0), np.int32(0))
 
 
-@program(compiler_options=compiled_soon)
+@program(compiler_options=COMPILED_SOON)
 def decide_afresh(problem: Problem, asked: Asked, key: Key, count: int, replays: int) -> tuple[Array, Array]:
     """What the rule decides of each step in fresh tests, and the rows that each test read."""
     kernel = problem.kernel

@@ -19,7 +19,7 @@ from tallmc.numerics import watch
 from tallmc.numerics.flat import flatten
 from tallmc.numerics.memory import must_fit
 from tallmc.numerics.permutation import NUM_KEYS, permuted
-from tallmc.numerics.programs import carried_over, compiled_soon, program
+from tallmc.numerics.programs import COMPILED_SOON, carried_over, program
 from tallmc.posterior import resident
 from tallmc.posterior.block_sums import derivative_sums
 from tallmc.posterior.model import Model
@@ -249,7 +249,7 @@ def _likelihood_sums(
     return add_up(of_block, *where)
 
 
-@program(compiler_options=compiled_soon)  # which reads an eighth of the rows at most
+@program(compiler_options=COMPILED_SOON)  # which reads an eighth of the rows at most
 def _influence_sums(
     likelihood: Callable, unravel: Callable, flat: Array, along: Array, step: Array, *where: Any
 ) -> tuple:
