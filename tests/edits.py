@@ -234,7 +234,7 @@ MUTANTS = {
         (DRIVERS + "test_a_loop_that_stops_inside_tests_gives_the_same_chains",),
     ),
     "an audit asks at the wrong level": Mutant(
-        "diagnostics/audit.py",
+        "diagnostics/audit_programs.py",
         "levels = jax.vmap(formula.level)(asked.key_rule, asked.question.offset)",
         "levels = jax.vmap(formula.level)(asked.key_rule, 0 * asked.question.offset)",
         ("tests/test_audit.py::test_decisions_on_all_rows_are_never_reversed_and_bold_ones_are",),

@@ -161,6 +161,7 @@ def test_wrong_types_name_the_right_ones():
     """In a fresh interpreter: here, beartype would be quicker than our own message."""
     program = """
 import numpy as np, scipy.sparse, tallmc as tm
+from tallmc.feed import SeveralFeeds
 posterior = tm.Posterior(lambda p, row: -0.5 * (row - p) ** 2, np.zeros(9))
 kernel = tm.MetropolisHastings(tm.RandomWalk(0.1), tm.MHMinibatch())
 for call in (
@@ -174,6 +175,7 @@ for call in (
     lambda: tm.models.logistic_regression(scipy.sparse.csr_matrix(np.ones((9, 2))), np.zeros(9)),
     lambda: tm.optimise.logistic(scipy.sparse.csr_array(np.ones((9, 2))), np.zeros(9)),
     lambda: tm.sample(posterior, kernel, init=0.0, feed=tm.IndexedFeed(9, 2)),
+    lambda: tm.sample(posterior, kernel, init=0.0, feed=SeveralFeeds),
     lambda: tm.audit(3),
     lambda: tm.MHMinibatch(batch_size=1.5),
     lambda: tm.sample(posterior, kernel, init=0.0, num_samples=1.5),
@@ -198,6 +200,7 @@ for call in (
             "X is sparse; pass X.toarray()",
             "X is sparse; pass X.toarray()",
             "pass feed=tm.IndexedFeed, without arguments",
+            "SeveralFeeds is not built for a rule, as it has no class method `of`; leave feed out",
             "audit needs a run, as tm.sample gives it, not int",
             "batch_size must be a whole number",
             "num_samples must be a whole number",

@@ -3,33 +3,35 @@
 import dataclasses
 import math
 import time
-from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, PyTree
+from jaxtyping import Array
 
-from tallmc.acceptance.formulas import Formula
-from tallmc.feed import Drawn, Feed, IndexedFeed, WeightedFeed
-from tallmc.kernel import Kernel, rule_feeds, rule_needs
+from tallmc.diagnostics.audit_programs import (
+    AT_ONCE,
+    STEPS,
+    Key,
+    ask_again,
+    by_formula,
+    decide_afresh,
+    num_replays,
+    replayed,
+    totals_on_all_rows,
+)
+from tallmc.feed import Drawn, Feed, WeightedFeed
+from tallmc.kernel import rule_feeds, rule_needs
 from tallmc.metropolis import Asked, MetropolisHastings
-from tallmc.numerics.keys import as_key, part_of, transition_keys
-from tallmc.numerics.programs import program, programs_ledger
-from tallmc.posterior import Model, RowBounds, Rows
-from tallmc.posterior.passes import add_up, in_parts, prepare_parts
-from tallmc.posterior.resident import Column
+from tallmc.numerics.keys import as_key, part_of
+from tallmc.numerics.programs import programs_ledger
+from tallmc.posterior import Model, Rows
+from tallmc.posterior.passes import in_parts
 from tallmc.run import Run
-from tallmc.run.chain import Chain, Problem, observe_until_decided, start_chain
+from tallmc.run.chain import Problem
 
-_REPLAYS = 100  # fresh tests of a step at most: a frequency is then known to 0.05, and 64 of them to less than 0.01
-_STEPS = 64
-# Of a run of exact tests whose bounds were proven. Nothing is left to find but faults of the arithmetic, and these show
-# in most steps: a fault in one step of three is found 19 times in 20.
-_STEPS_OF_PROVEN = 8
-_AT_ONCE = 8  # steps that one pass over all rows looks at; after each such pass the audit may end
 _CONFIDENCE = 0.95
 
 
@@ -67,9 +69,6 @@ class Audit:
         )
 
 
-_Key = tuple[Array, Array | np.ndarray]  # a key, and a number to fold in
-
-
 class _Steps(NamedTuple):
     """Steps of a run as they were: what the rule was asked, and what came of it."""
 
@@ -77,7 +76,7 @@ class _Steps(NamedTuple):
     accepted: np.ndarray
 
 
-def audit(run: Run, num_steps: int = _STEPS, rng_key: int | Array = 0, *, seconds: float = math.inf) -> Audit:
+def audit(run: Run, num_steps: int = STEPS, rng_key: int | Array = 0, *, seconds: float = math.inf) -> Audit:
     """Decides randomly chosen steps of a run again, with all rows, and says how often the run was wrong.
 
     Proposals are drawn again from the keys of the run, so these are the very steps that its chains were asked about.
@@ -130,56 +129,6 @@ def _clock() -> float:
     return time.perf_counter() - programs_ledger().elapsed
 
 
-def steps_worth_auditing(kernel: Kernel, model: Model) -> int:
-    """How many steps of an automatic run are looked at: fewer where there is less to find, none if all rows decided."""
-    if all(rule_needs(part).every_row for part in kernel.parts()):
-        return 0
-    proven = isinstance(model.bounds, RowBounds) and model.bounds.proven
-    exact = all(rule_needs(part).row_bounds for part in kernel.parts())
-    return _STEPS_OF_PROVEN if proven and exact else _STEPS
-
-
-def audit_programs(
-    problem: Problem, rows: Rows, keys: Array, positions: PyTree, num_draws: int
-) -> tuple[Callable[[], None], ...]:
-    """What to call to compile what the audit of a run needs, before there is a run; for kernels without members.
-
-    Args:
-        problem: What the run will be about.
-        rows: All rows.
-        keys: Of the chains.
-        positions: Where the chains start.
-        num_draws: Of each chain.
-    """
-    kernel, model = problem.kernel, problem.model
-    count = min(steps_worth_auditing(kernel, model), keys.shape[0] * (num_draws - 1))
-    if count < 1 or not isinstance(kernel, MetropolisHastings):
-        return ()
-
-    def of(tree: PyTree, length: int) -> PyTree:
-        return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((length, *leaf.shape[1:]), leaf.dtype), tree)
-
-    states = _start.like(problem, keys, positions)
-    given = of(keys, count), of(positions, count), of(states, count), jax.ShapeDtypeStruct((count,), np.int32)
-    some = min(count, _AT_ONCE)
-    asked = of(_ask.like(kernel, model, 0, *given), some)
-
-    def on_all_rows() -> None:
-        by_bounds = rule_needs(kernel).row_bounds
-        scales = problem.feed.scales if by_bounds and isinstance(problem.feed, WeightedFeed) else None
-        reach = asked.question.reach if by_bounds else jax.ShapeDtypeStruct((some,), np.float32)
-        pass_ = partial(_totals.prepare, model, asked.question.position, asked.question.proposed, reach)
-        prepare_parts(pass_, rows, beside=scales)
-        _by_formula.prepare(kernel.rule.promise.formula, jax.ShapeDtypeStruct((some,), jnp.result_type(float)), asked)
-
-    def again() -> None:
-        if not (rule_needs(kernel).row_bounds or kernel.rule.promise.draws_level):
-            key = jax.ShapeDtypeStruct((), keys.dtype), jax.ShapeDtypeStruct((), np.uint32)
-            _decide.prepare(_replayed(problem, kernel, rows), asked, key, some, _num_replays(kernel, model.num_rows))
-
-    return partial(_ask.prepare, kernel, model, 0, *given), again, on_all_rows
-
-
 class _Found(NamedTuple):
     """Of steps that were decided again, an array each.
 
@@ -198,9 +147,9 @@ def _audit_part(run: Run, number: int, num_steps: int, rng_key: int | Array, unt
     steps, kernel = _replay(run, number, num_steps, rng_key), run.session.kernel.parts()[number]
     assert isinstance(kernel, MetropolisHastings)
     count, rows_read, parts = len(steps.accepted), 0, []
-    replays = _num_replays(kernel, run.session.model.num_rows)
-    for first in range(0, count, _AT_ONCE):
-        some = part_of(steps, slice(first, first + _AT_ONCE))
+    replays = num_replays(kernel, run.session.model.num_rows)
+    for first in range(0, count, AT_ONCE):
+        some = part_of(steps, slice(first, first + AT_ONCE))
         found, rows = _look(run, number, kernel, some, replays, (as_key(rng_key), np.asarray(2**31 + first, np.uint32)))
         parts.append(found)
         rows_read += rows
@@ -223,7 +172,7 @@ def _audit_part(run: Run, number: int, num_steps: int, rng_key: int | Array, unt
 
 
 def _look(
-    run: Run, number: int, kernel: MetropolisHastings, steps: _Steps, replays: int, key: _Key
+    run: Run, number: int, kernel: MetropolisHastings, steps: _Steps, replays: int, key: Key
 ) -> tuple[_Found, int]:
     """Decides a few steps again, and counts the rows that it took."""
     model, promise, question = run.session.model, kernel.rule.promise, steps.asked.question
@@ -232,7 +181,7 @@ def _look(
     totals, beyond = _on_all_rows(model, run.posterior.rows, steps, feed if by_bounds else None)
     rows_read = len(totals) * model.num_rows
     ratio = totals * promise.inverse_temperature(model.num_rows) + np.asarray(question.offset, float)
-    probability, level = (np.asarray(part, float) for part in _by_formula(promise.formula, ratio, steps.asked))
+    probability, level = (np.asarray(part, float) for part in by_formula(promise.formula, ratio, steps.asked))
     possible = np.asarray(steps.asked.possible) & np.isfinite(totals)
     if by_bounds:
         error = beyond
@@ -242,13 +191,6 @@ def _look(
         error, extra = _decide_again(run, number, kernel, feed, steps, replays, key)
         rows_read += extra
     return _Found(ratio, np.where(possible, probability, 0.0), error), rows_read
-
-
-@program
-def _by_formula(formula: Formula, log_ratio: Array, asked: Asked) -> tuple[Array, Array]:
-    """The chance to accept, and the level that the rule drew."""
-    levels = jax.vmap(formula.level)(asked.key_rule, asked.question.offset)
-    return formula.probability(log_ratio.astype(levels.dtype)), levels
 
 
 def _replay(run: Run, number: int, num_steps: int, rng_key: int | Array) -> _Steps:
@@ -266,7 +208,7 @@ def _replay(run: Run, number: int, num_steps: int, rng_key: int | Array) -> _Ste
     )
     kernel, (keys, states) = run.session.kernel, part_of((run.chains.key, run.chains.state), chain)
     times = np.asarray(run.num_warmup + draw, np.int32)
-    asked = _ask(kernel, run.session.model, number, keys, positions, states, times)
+    asked = ask_again(kernel, run.session.model, number, keys, positions, states, times)
     accepted = run.stats["accepted"][chain, draw]
     for before, new, again in zip(
         *(jax.tree.leaves(tree) for tree in (positions, after, asked.question.proposed)), strict=True
@@ -278,61 +220,15 @@ def _replay(run: Run, number: int, num_steps: int, rng_key: int | Array) -> _Ste
     return _Steps(asked, accepted)
 
 
-@program
-def _start(problem: Problem, keys: Array, positions: PyTree) -> PyTree:
-    """States of chains before their first round; asked for their shapes only."""
-    return jax.vmap(lambda key, position: start_chain(problem, key, position))(keys, positions).state
-
-
-@program
-def _ask(
-    kernel: Kernel, model: Model, number: int, keys: Array, positions: PyTree, states: PyTree, times: Array
-) -> Asked:
-    def one(key: Array, position: PyTree, state: PyTree, time: Array) -> Asked:
-        key_kernel, _ = transition_keys(key, time)
-        rest = kernel.moved(kernel.abandon(state), position)
-        part, key_part, rest_part = kernel.turn_of(number, key_kernel, rest)
-        assert isinstance(part, MetropolisHastings)
-        return part.ask(key_part, rest_part, model, time)
-
-    with jax.default_matmul_precision("highest"):
-        return jax.vmap(one)(keys, positions, states, times)
-
-
 def _on_all_rows(model: Model, rows: Rows, steps: _Steps, feed: Feed | None) -> tuple[np.ndarray, np.ndarray]:
     """Log ratio of all rows, and whether some row breaks the bound that the feed draws it by, for each step."""
     question = steps.asked.question
     scales, reach = None, np.zeros(len(steps.accepted), np.float32)
     if isinstance(feed, WeightedFeed):
         scales, reach = feed.scales, question.reach
-    pass_ = partial(_totals, model, question.position, question.proposed, reach)
+    pass_ = partial(totals_on_all_rows, model, question.position, question.proposed, reach)
     totals, broken = in_parts(pass_, rows, beside=scales)
     return totals, broken > 0
-
-
-@program
-def _totals(model: Model, position: PyTree, proposed: PyTree, reach: Array, *where: Any) -> Any:
-    """Of each step, all rows' log ratio, and how many rows say more than they can."""
-
-    def of_block(rows: PyTree, valid: Array) -> tuple[Array, Array]:
-        weighed = isinstance(where[0], tuple) and len(where[0]) == 2 and isinstance(where[0][1], Column)
-        rows, scales = rows if weighed else (rows, None)
-        ratios = jnp.where(valid[None], model.log_ratios_of_moves(position, proposed, rows), 0)
-        broken = jnp.zeros_like(ratios)
-        if scales is not None:
-            # A row may say as much as its weight, one over its scale; rows that are never drawn say nothing.
-            allowed = 1.001 * (model.bounds.mean.astype(reach.dtype) * reach)[:, None]
-            said = jnp.abs(ratios) * model.temperature.astype(ratios.dtype)
-            loud = jnp.where(scales[None] == 0, said > jnp.finfo(said.dtype).tiny, said * scales[None] > allowed)
-            broken = loud.astype(ratios.dtype)
-        return jnp.sum(ratios, axis=1), jnp.sum(broken, axis=1)
-
-    return add_up(of_block, *where)
-
-
-def _num_replays(kernel: MetropolisHastings, num_rows: int) -> int:
-    """Fresh tests of each step: about as many as read all rows once. The same for every run, so that none compiles."""
-    return int(np.clip(num_rows / rule_needs(kernel).batch_size, 2, _REPLAYS))
 
 
 def _decide_again(
@@ -342,43 +238,13 @@ def _decide_again(
     feed: Feed,
     steps: _Steps,
     replays: int,
-    key: _Key,
+    key: Key,
 ) -> tuple[np.ndarray, int]:
     """How often the rule accepts each step in fresh tests, and the rows that they read."""
-    problem = _replayed(Problem(kernel, run.session.model, feed, None, np.int32(0)), kernel, run.posterior.rows)
+    problem = replayed(Problem(kernel, run.session.model, feed, None, np.int32(0)), kernel, run.posterior.rows)
     count = len(steps.accepted)
-    accepted, seen = _decide(problem, steps.asked, key, count, replays)
+    accepted, seen = decide_afresh(problem, steps.asked, key, count, replays)
     return np.asarray(accepted).reshape(count, replays).mean(axis=1), int(np.asarray(seen).sum(dtype=np.int64))
-
-
-def _replayed(problem: Problem, kernel: MetropolisHastings, rows: Rows) -> Problem:
-    """The same with rows in a fresh order for each test, which wants no shuffled copy of them."""
-    feed = problem.feed
-    if not isinstance(feed, WeightedFeed):
-        feed = IndexedFeed(rows.num_rows, rule_needs(kernel).batch_size)
-    return Problem(kernel, problem.model, feed, feed.arrange(rows, 0), np.int32(0))
-
-
-@program
-def _decide(problem: Problem, asked: Asked, key: _Key, count: int, replays: int) -> tuple[Array, Array]:
-    kernel = problem.kernel
-    assert isinstance(kernel, MetropolisHastings)
-
-    def one(pair: tuple[Array, Array]) -> tuple[Array, Array]:
-        index, key = pair
-        key_rule, key_feed = jax.random.split(key)
-        again = dataclasses.replace(jax.tree.map(lambda leaf: leaf[index], asked), key_rule=key_rule)
-        state = kernel.test(kernel.init(again.question.position), again, problem.model)
-        chain = Chain(key, again.question.time, jnp.uint32(0), problem.feed.start(key_feed), state)
-        chain, _, _ = observe_until_decided(problem, chain, jnp.int32(2**31 - 1))
-        return kernel.decide(chain.state), chain.state.rows
-
-    which = jnp.repeat(jnp.arange(count), replays, total_repeat_length=count * replays)
-    # On a CPU one after the other, so that no test waits for a longer one; elsewhere width counts for more.
-    at_once = None if jax.default_backend() == "cpu" else 1024
-    keys = jax.random.split(jax.random.fold_in(*key), count * replays)
-    with jax.default_matmul_precision("highest"):
-        return jax.lax.map(one, (which, keys), batch_size=at_once)
 
 
 def _share_interval(errors: np.ndarray) -> tuple[float, float]:

@@ -1,7 +1,7 @@
 """Where rows come from. A chain sees windows; only the feed knows what is behind them."""
 
 from tallmc.feed.all_rows import AllRowsFeed
-from tallmc.feed.contract import ALL_ROWS, Drawn, Feed, Needs, Window
+from tallmc.feed.contract import ALL_ROWS, Drawn, Feed, FeedKind, Needs, Window
 from tallmc.feed.in_memory import InMemoryFeed
 from tallmc.feed.indexed import IndexedFeed
 from tallmc.feed.several import SeveralFeeds, Windows
@@ -12,6 +12,7 @@ __all__ = [
     "AllRowsFeed",
     "Drawn",
     "Feed",
+    "FeedKind",
     "InMemoryFeed",
     "IndexedFeed",
     "Needs",

@@ -4,7 +4,7 @@ import abc
 import enum
 import math
 from collections.abc import Callable
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -91,7 +91,8 @@ class Feed(eqx.Module):
     That is the promise most rules rest on. A feed that draws rows by weight makes another one; see `WeightedFeed`.
 
     A feed is two things: how rows are laid out (`arrange`, on the host, before anything is compiled) and which rows the
-    next window holds (`start`, `advance`, `read`, inside compiled code).
+    next window holds (`start`, `advance`, `read`, inside compiled code). A feed for one rule also has the class method
+    `of`, by which a run builds it: see `FeedKind`.
     """
 
     drawn: ClassVar[Drawn] = Drawn.EACH_ONCE
@@ -100,11 +101,6 @@ class Feed(eqx.Module):
 
     num_rows: eqx.AbstractVar[int]
     batch_size: eqx.AbstractVar[int]
-
-    @classmethod
-    @abc.abstractmethod
-    def of(cls, rows: Rows, needs: Needs, model: Model) -> "Feed":
-        """The feed of some rows for a rule that needs this of them."""
 
     @abc.abstractmethod
     def arrange(self, rows: Rows, seed: int, widest: int = 0) -> PyTree:
@@ -146,6 +142,21 @@ class Feed(eqx.Module):
     def num_windows(self) -> int:
         """Windows it takes to see every row once."""
         return -(-self.num_rows // self.batch_size)
+
+
+@runtime_checkable
+class FeedKind(Protocol):
+    """A class of feeds that can be built for any one rule: what `tm.sample(feed=...)` takes.
+
+    Feeds that are put together from others, as `SeveralFeeds` are, belong to no one rule and have no `of`.
+    """
+
+    __name__: str
+    drawn: Drawn
+
+    def of(self, rows: Rows, needs: Needs, model: Model) -> Feed:
+        """The feed of some rows for a rule that needs this of them."""
+        ...
 
 
 def check_sizes(num_rows: int, batch_size: int) -> int:

@@ -7,8 +7,8 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, PyTree, UInt32
 
-from tallmc.feed.contract import Feed, Needs, Window
-from tallmc.posterior import Model, Rows
+from tallmc.feed.contract import Feed, Window
+from tallmc.posterior import Rows
 
 
 class Windows(NamedTuple):
@@ -36,11 +36,6 @@ class SeveralFeeds(Feed):
         self.feeds = feeds
         self.num_rows = feeds[0].num_rows
         self.batch_size = max(feed.batch_size for feed in feeds)
-
-    @classmethod
-    def of(cls, rows: Rows, needs: Needs, model: Model) -> "SeveralFeeds":
-        """There is no one need that takes several feeds."""
-        raise NotImplementedError("build the feed of each part, then SeveralFeeds(feeds)")
 
     def arrange(self, rows: Rows, seed: int, widest: int = 0) -> tuple[PyTree, ...]:
         """The stage of each part. Stages that several parts share are one array, not copies."""

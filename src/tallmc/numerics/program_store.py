@@ -62,11 +62,11 @@ def only_device(shapes: Sequence[jax.ShapeDtypeStruct]) -> Any:
 
 
 def digest(
-    lowered: jax.stages.Lowered, shapes: Sequence[jax.ShapeDtypeStruct], options: dict, device: Any
+    lowered: jax.stages.Lowered, text: str, shapes: Sequence[jax.ShapeDtypeStruct], options: dict, device: Any
 ) -> str | None:
     """Names all that an executable depends on; None if it cannot be used by another process, or on one device.
 
-    The text holds every constant in full and no line numbers. What it leaves out is added: the kinds of random keys,
+    Its text holds every constant in full and no line numbers. What it leaves out is added: the kinds of random keys,
     weak types, and whether arguments are committed to a device.
     """
     try:
@@ -75,7 +75,6 @@ def digest(
         used: Any = sorted(lowered._lowering.compile_args["kept_var_idx"])  # pyright: ignore[reportAttributeAccessIssue]
     except (AttributeError, KeyError, TypeError):
         return None
-    text = lowered.as_text()
     opening = text[: text.index("\n")]
     if "num_partitions = 1 " not in opening or "num_replicas = 1 " not in opening:
         return None

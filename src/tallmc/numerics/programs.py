@@ -27,6 +27,10 @@ _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 Options = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
 
+# Compiler options for a program that runs for less time than it takes to compile, as all without loops do: the older of
+# XLA's two ways to make code for a CPU. It takes two thirds of the time; passes over all rows would run a fifth longer.
+COMPILED_SOON: Mapping[str, Any] = {"xla_cpu_use_fusion_emitters": False}
+
 # Executables kept in memory, of all programs together. A model needs about ten, so these are the last 25 models; a
 # user who writes a new likelihood for every call must not fill the memory, at up to some megabytes an executable.
 _MOST_ENTRIES = 256
@@ -312,20 +316,33 @@ def _executable(
     lowered: jax.stages.Lowered, shapes: list[jax.ShapeDtypeStruct], options: dict
 ) -> tuple[jax.stages.Compiled, str]:
     """From memory, from disk, or from the compiler; and from which of them."""
-    device = program_store.only_device(shapes)
-    digest = device and program_store.digest(lowered, shapes, options, device)
+    device, text = program_store.only_device(shapes), lowered.as_text()
+    if device is not None and device.platform == "cpu" and "stablehlo.while" not in text:
+        options = {**COMPILED_SOON, **options}
+    digest = device and program_store.digest(lowered, text, shapes, options, device)
     if not digest or device is None:
-        return lowered.compile(compiler_options=options or None), "compiled"
+        return _compiled(lowered, options), "compiled"
     if (compiled := _by_digest.get(digest)) is not None:
         return compiled, "shared"
     if (compiled := program_store.load(digest, lowered, device)) is not None:
         source = "loaded"
     else:
         began = time.perf_counter()
-        compiled, source = lowered.compile(compiler_options=options or None), "compiled"
+        compiled, source = _compiled(lowered, options), "compiled"
         program_store.store(digest, compiled, device, time.perf_counter() - began)
     _by_digest[digest] = compiled
     return compiled, source
+
+
+def _compiled(lowered: jax.stages.Lowered, options: dict) -> jax.stages.Compiled:
+    try:
+        return lowered.compile(compiler_options=options or None)
+    except jax.errors.JaxRuntimeError:
+        # A version of XLA may not know how to be quick. To ask beforehand would take a program of its own.
+        known = {name: value for name, value in options.items() if name not in COMPILED_SOON}
+        if len(known) == len(options):
+            raise
+        return lowered.compile(compiler_options=known or None)
 
 
 _at_work, _since = 0, 0.0  # threads that make a program now, and since when there are any

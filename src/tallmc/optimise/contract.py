@@ -52,6 +52,10 @@ class Problem(abc.ABC):
     """Whether the curvature can only fail to be positive definite if the problem is degenerate."""
     settles: ClassVar[bool] = True
     """Whether the curvature changes little near the optimum, so that it need not be worked out in every pass."""
+    ends_with_curvature: ClassVar[bool] = False
+    """Whether the curvature at the optimum is wanted too: the last pass then works it out, others may do without."""
+    largest_look: ClassVar[float] = 0.25
+    """Share of the rows beyond which all of them cost less than more tests."""
     names_rows: ClassVar[bool] = False
     """Whether the problem gives each row's equation, as the test printed in the paper wants."""
 

@@ -8,6 +8,9 @@ from tallmc.optimise.state import Search
 
 _NEAR = 1.0  # posterior standard deviations over which the curvature is taken to be constant
 _FAST = 0.1  # a pass that shortens the distance by less than this was not led by the right curvature
+_LEADS = (
+    0.05  # what a curvature may miss of a step and still be worth it: a pass for the Hessian takes three times as long
+)
 _ENOUGH = 50  # rows for each coordinate whose curvature will do for the first step on all rows
 _FLAT = 1e4  # a curvature that fell by this factor along a step means that the optimum is at infinity
 _PATIENCE = 30
@@ -19,7 +22,8 @@ def exact_update(search: Search) -> None:
     """One pass over all rows: ends the search if the optimum is near enough, and makes an update if not.
 
     The first pass makes do with the curvature of the tested rows, and passes close to the optimum with that of the
-    pass before: where the curvature hardly changes, a pass for the gradient alone costs a fraction.
+    pass before: where the curvature hardly changes, a pass for the gradient alone costs a fraction. If the curvature at
+    the optimum is wanted in the end, the tested rows' serves until a pass is likely to be the last.
     """
     problem = search.problem
     fresh = _curvature_is_poor(search)
@@ -49,11 +53,25 @@ def exact_update(search: Search) -> None:
 
 
 def _curvature_is_poor(search: Search) -> bool:
-    if not search.problem.settles:
+    problem = search.problem
+    if not problem.settles:
         return True
-    if search.curvature_rows == search.problem.num_rows:
+    if problem.ends_with_curvature:
+        return not _still_far(search)
+    if search.curvature_rows == problem.num_rows:
         return not (search.distance < _NEAR and search.contraction < _FAST)
-    return bool(np.isfinite(search.distance)) or search.curvature_rows < _ENOUGH * search.problem.dimension
+    return bool(np.isfinite(search.distance)) or search.curvature_rows < _ENOUGH * problem.dimension
+
+
+def _still_far(search: Search) -> bool:
+    """Whether the tested rows' curvature leads on, and not yet to where the search ends."""
+    rows = search.curvature_rows
+    if not 0 < rows < search.problem.num_rows:
+        return False
+    # A step by the curvature of some rows misses by about this share of its length; the pass before may know better.
+    missed = max(search.contraction, float(np.sqrt(search.problem.dimension / rows)))
+    # Of an estimate of the next distance, half of the tolerance is as good as the whole.
+    return missed < _LEADS and missed * search.distance > search.options.tolerance / 2
 
 
 def _judge(search: Search, likelihood: float, step: np.ndarray, *, fresh: bool) -> None:

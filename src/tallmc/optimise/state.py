@@ -16,7 +16,6 @@ from tallmc.optimise.direction_test import DirectionTest
 from tallmc.optimise.result import FullPass
 from tallmc.posterior.checks import check_data
 
-LARGEST_LOOK = 0.25  # beyond this share of the rows, all of them cost less than more tests
 _MOST_HALVINGS = 40
 _GROUP = 4
 _THREADS = min(8, os.cpu_count() or 1)
@@ -45,7 +44,7 @@ class Search:
 
     def __init__(self, problem: Problem, options: Options, init: np.ndarray | None):
         self.problem, self.options = problem, options
-        largest = int(LARGEST_LOOK * problem.num_rows)
+        largest = int(problem.largest_look * problem.num_rows)
         self.rows = problem.halves(largest, options.seed)
         self.size = self.first_size  # rows in each half; 0 when the tests are over
         self.reason: str | None = None

@@ -20,7 +20,7 @@ def derivative_sums(
     rows: PyTree,
     valid: Bool[Array, " rows"],
     *,
-    curvature: bool,
+    curvature: bool | Bool[Array, ""],
 ) -> tuple[Array, ...]:
     """Value, gradient and, if asked for, Hessian, summed over the rows that count.
 
@@ -30,20 +30,20 @@ def derivative_sums(
         flat: The position.
         rows: A block of them.
         valid: Which of these count.
-        curvature: Whether to work out the Hessian.
+        curvature: Whether to work out the Hessian. If that is known only when the program runs, there always is one: of
+            zeros, at no cost, where it is not wanted.
     """
     if isinstance(likelihood, LinearPredictor):
         return _of_linear_predictor(likelihood, flat, rows, valid, curvature=curvature)
-    predictors = predictors_of(likelihood, unravel, flat, first_of(rows)) if curvature else None
+    predictors = None if curvature is False else predictors_of(likelihood, unravel, flat, first_of(rows))
     if predictors is not None:
-        return _of_predictors(predictors, flat, rows, valid)
+        return _of_predictors(predictors, flat, rows, valid, curvature=curvature)
 
     def total(position: Array) -> Array:
         values = jax.vmap(likelihood, in_axes=(None, 0))(unravel(position), rows)
         return jnp.sum(jnp.where(valid, values, 0))
 
-    value, slope = jax.value_and_grad(total)(flat)
-    return (value, slope, jax.hessian(total)(flat)) if curvature else (value, slope)
+    return *jax.value_and_grad(total)(flat), *_if_wanted(curvature, lambda: jax.hessian(total)(flat))
 
 
 def first_of(rows: PyTree) -> PyTree:
@@ -51,8 +51,15 @@ def first_of(rows: PyTree) -> PyTree:
     return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), rows)
 
 
+def _if_wanted(curvature: bool | Array, hessian: Callable[[], Array]) -> tuple[Array, ...]:
+    if isinstance(curvature, bool):
+        return (hessian(),) if curvature else ()
+    like = jax.eval_shape(hessian)
+    return (jax.lax.cond(curvature, hessian, lambda: jnp.zeros(like.shape, like.dtype)),)
+
+
 def _of_linear_predictor(
-    likelihood: LinearPredictor, flat: Array, rows: PyTree, valid: Array, *, curvature: bool
+    likelihood: LinearPredictor, flat: Array, rows: PyTree, valid: Array, *, curvature: bool | Array
 ) -> tuple[Array, ...]:
     """In closed form: the Hessian is one matrix product instead of one gradient for each coordinate."""
     x, y = rows["x"].astype(flat.dtype), rows["y"].astype(flat.dtype)
@@ -64,11 +71,13 @@ def _of_linear_predictor(
 
     (values, first), (_, second) = jax.jvp(slopes, (z,), (along,))
     values, first, second = (jnp.where(valid, part, 0) for part in (values, first, second))
-    sums = jnp.sum(values), x.T @ first
-    return (*sums, (x * second[:, None]).T @ x) if curvature else sums
+    hessian = _if_wanted(curvature, lambda: (x * second[:, None]).T @ x)
+    return jnp.sum(values), first @ x, *hessian
 
 
-def _of_predictors(predictors: Predictors, flat: Array, rows: PyTree, valid: Array) -> tuple[Array, Array, Array]:
+def _of_predictors(
+    predictors: Predictors, flat: Array, rows: PyTree, valid: Array, *, curvature: bool | Array
+) -> tuple[Array, ...]:
     """By the chain rule: the predictors are linear, so their part of it is a matrix for each row.
 
     Coordinates that all rows look at share one matrix product. What each row picks out, such as its group's, is added
@@ -78,29 +87,32 @@ def _of_predictors(predictors: Predictors, flat: Array, rows: PyTree, valid: Arr
     def of_row(row: PyTree) -> tuple[Array, ...]:
         seen = predictors.seen(flat, row)
         design = jax.jacrev(predictors.of_seen)(seen, row)
-        link, at = lambda u: predictors.link(u, row), predictors.of_seen(seen, row)
-        value, slope = jax.value_and_grad(link)(at)
-        return value, slope, jax.hessian(link)(at), design, predictors.numbers(flat, row)
+        at = predictors.of_seen(seen, row)
+        return *jax.value_and_grad(predictors.link)(at, row), at, design, predictors.numbers(flat, row)
 
-    value, slope, bent, design, numbers = jax.vmap(of_row)(rows)
-    value = jnp.where(valid, value, 0)
-    slope, bent = jnp.where(valid[:, None], slope, 0), jnp.where(valid[:, None, None], bent, 0)
+    value, slope, at, design, numbers = jax.vmap(of_row)(rows)
+    value, slope = jnp.where(valid, value, 0), jnp.where(valid[:, None], slope, 0)
     split, size = predictors.num_shared, predictors.num_coordinates
-    bent_design = jnp.einsum("bmn,bnq->bmq", bent, design)
     everywhere = numbers[0, :split]  # the same for all rows
-
-    gradient = jnp.zeros(size, flat.dtype).at[everywhere].add(jnp.einsum("bmq,bm->q", design[..., :split], slope))
-    shared = jnp.einsum("bmi,bmj->ij", design[..., :split], bent_design[..., :split])
-    hessian = jnp.zeros((size, size), flat.dtype).at[everywhere[:, None], everywhere].add(shared)
+    shared = design[..., :split].reshape(-1, split)  # as one matrix, whose products are read in the order of memory
+    gradient = jnp.zeros(size, flat.dtype).at[everywhere].add(slope.ravel() @ shared)
     for i in range(split, predictors.num_seen):
-        own, places = jnp.einsum("bm,bm->b", design[..., i], slope), numbers[:, i]
-        gradient += _collected(places, own[:, None], size)[:, 0]
-        across = jnp.einsum("bm,bmq->bq", design[..., i], bent_design)
-        beside = _collected(places, across[:, :split], size)
-        hessian = hessian.at[:, everywhere].add(beside).at[everywhere].add(beside.T)
-        for j in range(split, predictors.num_seen):
-            hessian += _collected_pairs(places, numbers[:, j], across[:, j], size)
-    return jnp.sum(value), gradient, hessian
+        gradient += _collected(numbers[:, i], jnp.einsum("bm,bm->b", design[..., i], slope)[:, None], size)[:, 0]
+
+    def hessian() -> Array:
+        bent = jnp.where(valid[:, None, None], jax.vmap(jax.hessian(predictors.link))(at, rows), 0)
+        bent_design = jnp.einsum("bmn,bnq->bmq", bent, design)
+        everyones = shared.T @ bent_design[..., :split].reshape(-1, split)
+        sums = jnp.zeros((size, size), flat.dtype).at[everywhere[:, None], everywhere].add(everyones)
+        for i in range(split, predictors.num_seen):
+            places, across = numbers[:, i], jnp.einsum("bm,bmq->bq", design[..., i], bent_design)
+            beside = _collected(places, across[:, :split], size)
+            sums = sums.at[:, everywhere].add(beside).at[everywhere].add(beside.T)
+            for j in range(split, predictors.num_seen):
+                sums += _collected_pairs(places, numbers[:, j], across[:, j], size)
+        return sums
+
+    return jnp.sum(value), gradient, *_if_wanted(curvature, hessian)
 
 
 def _collected(places: Int[Array, " b"], values: Real[Array, "b c"], size: int) -> Real[Array, "size c"]:

@@ -19,7 +19,7 @@ from tallmc.numerics import watch
 from tallmc.numerics.flat import flatten
 from tallmc.numerics.memory import must_fit
 from tallmc.numerics.permutation import NUM_KEYS, permuted
-from tallmc.numerics.programs import carried_over, program
+from tallmc.numerics.programs import COMPILED_SOON, carried_over, program
 from tallmc.posterior import resident
 from tallmc.posterior.block_sums import derivative_sums
 from tallmc.posterior.model import Model
@@ -31,6 +31,9 @@ _BLOCK, _LARGE_BLOCK = 2048, 65_536
 # Parts that a CPU's threads share out. Always so many, so that the number of threads changes no digit.
 _PARTS = 8
 _FEWEST_PER_PART = 4  # blocks: beginning a part takes about as long
+# Coordinates up to which one program works out gradients, with Hessians or without as it is told. Beyond that, adding
+# up Hessians of zeros would cost as much as the gradients do.
+_SMALL_HESSIAN = 64
 _MOVES_BLOCK = 8192  # rows whose log ratios are handed to the host at once
 
 
@@ -74,7 +77,8 @@ def likelihood_sums(
         curvature: Whether to work out the Hessian.
         span: Some of the rows, if not all.
     """
-    pass_ = partial(_likelihood_sums, model.log_likelihood, unravel, np.asarray(flat), curvature)
+    wanted = np.asarray(curvature) if len(flat) <= _SMALL_HESSIAN else curvature
+    pass_ = partial(_likelihood_sums, model.log_likelihood, unravel, np.asarray(flat), wanted)
     value, slope, *hessian = in_parts(pass_, rows, span)
     return float(value), slope, hessian[0] if curvature else None
 
@@ -112,9 +116,10 @@ def influence_sums(
     return float(total), float(squares)
 
 
-def prepare_sums(model: Model, unravel: Callable, flat: np.ndarray, rows: Rows, *, curvature: bool) -> None:
+def prepare_sums(model: Model, unravel: Callable, flat: np.ndarray, rows: Rows) -> None:
     """Compiles `likelihood_sums`, `influence_sums` and `prior_derivatives`, at the same time."""
-    sums = partial(_likelihood_sums.prepare, model.log_likelihood, unravel, flat, curvature)
+    wanted = np.asarray(True) if len(flat) <= _SMALL_HESSIAN else True
+    sums = partial(_likelihood_sums.prepare, model.log_likelihood, unravel, flat, wanted)
     influences = partial(_influence_sums.prepare, model.log_likelihood, unravel, flat, flat, flat)
     ahead = _threads().submit(carried_over(prepare_parts), influences, rows)
     prepare_parts(sums, rows)
@@ -235,14 +240,16 @@ def add_up(
 
 
 @program
-def _likelihood_sums(likelihood: Callable, unravel: Callable, flat: Array, curvature: bool, *where: Any) -> tuple:
+def _likelihood_sums(
+    likelihood: Callable, unravel: Callable, flat: Array, curvature: bool | Array, *where: Any
+) -> tuple:
     def of_block(rows: PyTree, valid: Array) -> tuple[Array, ...]:
         return derivative_sums(likelihood, unravel, flat, rows, valid, curvature=curvature)
 
     return add_up(of_block, *where)
 
 
-@program
+@program(compiler_options=COMPILED_SOON)  # which reads an eighth of the rows at most
 def _influence_sums(
     likelihood: Callable, unravel: Callable, flat: Array, along: Array, step: Array, *where: Any
 ) -> tuple:

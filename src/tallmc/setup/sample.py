@@ -10,7 +10,8 @@ from jaxtyping import Array, PyTree
 from tallmc.acceptance.normality import NormalityWarning
 from tallmc.console.progress import say, working
 from tallmc.control_variates import Taylor
-from tallmc.diagnostics.audit import Audit, audit, audit_programs, steps_worth_auditing
+from tallmc.diagnostics.audit import Audit, audit
+from tallmc.diagnostics.audit_programs import audit_programs, steps_worth_auditing
 from tallmc.feed import Feed
 from tallmc.kernel import Kernel
 from tallmc.metropolis import MetropolisHastings

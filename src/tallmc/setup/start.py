@@ -8,7 +8,17 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from tallmc.control_variates import Controlled, Taylor
-from tallmc.feed import AllRowsFeed, Drawn, Feed, InMemoryFeed, Needs, RowWeights, SeveralFeeds, WeightedFeed
+from tallmc.feed import (
+    AllRowsFeed,
+    Drawn,
+    Feed,
+    FeedKind,
+    InMemoryFeed,
+    Needs,
+    RowWeights,
+    SeveralFeeds,
+    WeightedFeed,
+)
 from tallmc.kernel import Kernel, rule_feeds, rule_needs
 from tallmc.metropolis import MetropolisHastings
 from tallmc.numerics.keys import as_key
@@ -18,7 +28,11 @@ from tallmc.posterior.unconstrained_start import unconstrained_start
 from tallmc.proposals import Proposal
 from tallmc.setup.modes import find_mode
 
-_FEEDS = {Drawn.EACH_ONCE: InMemoryFeed, Drawn.BY_WEIGHT: WeightedFeed, Drawn.ALL_AT_ONCE: AllRowsFeed}
+_FEEDS: dict[Drawn, FeedKind] = {
+    Drawn.EACH_ONCE: InMemoryFeed,
+    Drawn.BY_WEIGHT: WeightedFeed,
+    Drawn.ALL_AT_ONCE: AllRowsFeed,
+}
 _ROWS_TO_TRY, _MOVES_TO_TRY = 1000, 4  # a bound that is wrong for one row in 300 is found 19 times in 20
 
 
@@ -117,8 +131,10 @@ def named_parts(kernel: Kernel) -> list[tuple[str, Kernel]]:
     return [(f"part {number} ({part.label})", part) for number, part in enumerate(parts)]
 
 
-def feed_kinds(kernel: Kernel, chosen: type[Feed] | None) -> list[type[Feed]]:
+def feed_kinds(kernel: Kernel, chosen: type[Feed] | None) -> list[FeedKind]:
     """How rows come to each part: as the caller chose, or as its rule likes best."""
+    if chosen is not None and not isinstance(chosen, FeedKind):
+        raise ValueError(f"{chosen.__name__} is not built for a rule, as it has no class method `of`; leave feed out")
     kinds = []
     for name, part in named_parts(kernel):
         drawn = rule_needs(part).drawn
@@ -136,7 +152,7 @@ def feed_kinds(kernel: Kernel, chosen: type[Feed] | None) -> list[type[Feed]]:
     return kinds
 
 
-def weights_of(controlled: Controlled | None, kinds: list[type[Feed]]) -> RowWeights | None:
+def weights_of(controlled: Controlled | None, kinds: list[FeedKind]) -> RowWeights | None:
     """How often rows are drawn by their bounds, if some part wants that and the expansion has worked them out."""
     if controlled is None or controlled.constants is None or WeightedFeed not in kinds:
         return None
@@ -144,12 +160,12 @@ def weights_of(controlled: Controlled | None, kinds: list[type[Feed]]) -> RowWei
 
 
 def make_feed(
-    kernel: Kernel, kinds: list[type[Feed]], rows: Rows, model: Model, weights: RowWeights | None = None
+    kernel: Kernel, kinds: list[FeedKind], rows: Rows, model: Model, weights: RowWeights | None = None
 ) -> Feed:
     """Feeds as the parts of a kernel need them, put together as the kernel is; all that weigh rows share `weights`."""
     left = iter(kinds)
 
-    def build(kind: type[Feed], needs: Needs) -> Feed:
+    def build(kind: FeedKind, needs: Needs) -> Feed:
         if kind is WeightedFeed and weights is not None:
             return WeightedFeed(rows.num_rows, needs.batch_size, weights)
         return kind.of(rows, needs, model)
@@ -167,7 +183,7 @@ def make_feed(
     return of_all(kernel)
 
 
-def check_parts(kernel: Kernel, kinds: list[type[Feed]], positions: PyTree, model: Model) -> None:
+def check_parts(kernel: Kernel, kinds: list[FeedKind], positions: PyTree, model: Model) -> None:
     """Raises `ValueError` if some part cannot do its work, and names it."""
     first = jax.tree.map(lambda leaf: leaf[0], positions)
     for (name, part), kind in zip(named_parts(kernel), kinds, strict=True):
