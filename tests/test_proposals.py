@@ -10,6 +10,7 @@ from scipy.stats import multivariate_normal
 import tallmc as tm
 from tallmc.control_variates import covariance_factor
 from tallmc.numerics.keys import as_key
+from tallmc.proposals.tuning import Outcome
 from tests.registry import real
 
 FACTOR = np.array([[0.5, 0.0, 0.0], [0.3, 0.4, 0.0], [-0.2, 0.1, 0.7]])
@@ -89,11 +90,12 @@ def test_warm_up_finds_a_long_step_where_the_posterior_is_normal():
 def settled_beta(acceptance, rows=50):
     """What warm-up settles on, if the proposals of each beta are accepted this often."""
     tuning = tm.CrankNicolson(MEAN, FACTOR, 1.0).tuning(0.5)
-    tuned, update = tuning.init(), eqx.filter_jit(tuning.update)
+    at, known = real(MEAN), real(0.0)
+    tuned, update = tuning.init(at), eqx.filter_jit(tuning.update)
     for time in range(100 * len(tuning.factors)):
         accepted = (time // len(tuning.factors) * 0.618) % 1 < acceptance(float(tuning.factor(tuned)))
-        tuned = update(tuned, jnp.asarray(accepted), jnp.int32(rows), real(0.1))
-    tuned = update(tuned, jnp.asarray(False), jnp.int32(rows), real(0.0))
+        tuned = update(tuned, Outcome(at, at, jnp.asarray(accepted), jnp.int32(rows), known), real(0.1))
+    tuned = update(tuned, Outcome(at, at, jnp.asarray(False), jnp.int32(rows), known), real(0.0))
     return pytest.approx(float(tuning.factor(tuned)))
 
 

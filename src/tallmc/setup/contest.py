@@ -30,7 +30,7 @@ _LEAPFROG = 1e-6  # a step of a trajectory on prior + expansion, besides its pro
 _PRODUCT = 3e-10  # for each number of a matrix
 _CORES = 2
 # Seconds to compile what a way of moving needs, beyond what all need.
-WALK, TRAJECTORIES, NO_U_TURN, AUDIT = 1.5, 2.5, 3.0, 1.0
+WALK, TRAJECTORIES, NO_U_TURN = 1.5, 2.5, 3.0
 
 _LOOKED_UP = 100.0  # operations that looking something up by its number takes as long as
 _DEAR = {

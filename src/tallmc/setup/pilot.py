@@ -19,11 +19,13 @@ from tallmc.setup import lines
 
 # Where a figure below is called a judgement, no measurement of other values is on record.
 # Draws at which the posterior is compared, and of a normal as many further out. A judgement: 16 draws tell a spread to
-# 18 %, enough to tell 0.5 from 1.5.
-_POINTS = 16
+# 18 %, enough to tell 0.5 from 1.5. Where rows are few a posterior is seldom normal, and draws cost little.
+_POINTS, _POINTS_OF_FEW = 16, 64
 # Rows that are asked at each of them: all if they are few, which makes the misfit exact; else 131,072 for all points
 # together, however many rows there are. A judgement; what so few rows leave uncertain is subtracted from the misfit.
 _FEW, _ROWS = 8192, 4096
+# Rows up to which all are asked along lines as well, where otherwise the expansion stands for them. A judgement.
+_VERY_FEW = 1000
 
 
 class Pilot(NamedTuple):
@@ -34,7 +36,8 @@ class Pilot(NamedTuple):
         error: Standard error of the misfit.
         excess: By how much the log density exceeds the normal's two standard deviations further out (upper quartile);
             minus infinity where no normal was compared.
-        variance: Largest along a line through the centre, by prior and expansion; 1 for a normal.
+        variance: Largest along a line through the centre, by prior and expansion, or by all rows where they are few; 1
+            for a normal.
         beyond: Largest share of the mass along a line that lies beyond four standard deviations.
         rows_needed: Rows that a minibatch test needs for a step between two draws.
         rows_drawn: Rows that an exact subsampling test draws for such a step; infinite without bounds.
@@ -75,15 +78,17 @@ def look_around(
     num_rows, size = model.num_rows, len(factor)
     count = num_rows if num_rows <= _FEW else _ROWS
     generator = np.random.default_rng(0)
-    white = generator.normal(size=(_POINTS, size))
+    num_points = _POINTS_OF_FEW if num_rows <= _VERY_FEW else _POINTS
+    white = generator.normal(size=(num_points, size))
     white = np.concatenate([white, (1 + 2 / math.sqrt(size)) * white])
     origin = (flat - np.asarray(model.expansion.centre, float)).astype(flat.dtype)
     points = (white @ factor.T).astype(flat.dtype) + origin
     if draws is not None:
-        some = np.linspace(0, len(draws) - 1, 2 * _POINTS).astype(int)
+        some = np.linspace(0, len(draws) - 1, 2 * num_points).astype(int)
         points = (draws[some] - np.asarray(model.expansion.centre, float)).astype(flat.dtype)
     bounded = weights is not None
-    if weights is not None:
+    by_weight = weights is not None and count < num_rows
+    if weights is not None and by_weight:
         # Rows by what they can say, or the few that say most would be missed.
         rows = weights.drawn(generator, count)
         scale = np.asarray(weights.scales, float)[rows]
@@ -91,19 +96,22 @@ def look_around(
         rows = np.sort(generator.choice(num_rows, count, replace=False, shuffle=False))
         scale = np.ones(count)
     along = lines.directions(factor).astype(flat.dtype)
-    known, left, changes, profiles = _look(model, unravel, points, all_rows.take(rows), bounded, origin, along)
+    whole = num_rows <= _VERY_FEW
+    known, left, changes, profiles = _look(model, unravel, points, all_rows.take(rows), bounded, origin, along, whole)
     drawn = math.inf
     if changes is not None:
         drawn = num_rows * float(np.mean(np.asarray(changes))) / float(model.temperature)
     left = num_rows * scale * np.asarray(left, float)
-    variance = np.var(left, axis=1) / count * (1 if bounded else 1 - count / num_rows)
+    variance = np.var(left, axis=1) / count * (1 if by_weight else 1 - count / num_rows)
     missed = left.mean(axis=1)
     if draws is None:
         missed = missed + np.asarray(known, float) + np.sum(white**2, axis=1) / 2
-    near, far = (missed[:_POINTS], (missed - 3 * np.sqrt(variance))[_POINTS:]) if draws is None else (missed, None)
+    near, far = (
+        (missed[:num_points], (missed - 3 * np.sqrt(variance))[num_points:]) if draws is None else (missed, None)
+    )
     # An estimate from some of the rows is itself uncertain; that is no misfit of the posterior.
     misfit = math.sqrt(max(float(np.var(near) - np.mean(variance[: len(near)])), 0.0))
-    steps = left[: _POINTS - 1] - left[1:_POINTS]
+    steps = left[: num_points - 1] - left[1:num_points]
     noise = 1.5 * float(np.mean(np.var(steps, axis=1)))
     finite = bool(np.all(np.isfinite(missed)))
     wide, beyond = lines.heaviest(np.asarray(profiles, float))
@@ -115,7 +123,7 @@ def look_around(
         beyond=beyond,
         rows_needed=noise / (1 + noise / num_rows) if finite else math.inf,
         rows_drawn=drawn,
-        rows_read=2 * _POINTS * count,
+        rows_read=(2 * num_points + (profiles.size if whole else 0)) * count,
     )
 
 
@@ -128,23 +136,25 @@ def _look(
     bounded: bool,
     origin: Array,
     along: Array,
+    whole: bool,
 ) -> tuple[Array, Array, Array | None, Array]:
     """From the expansion's centre: what needs no rows, what each row adds, and by how much rows may change at most, on
-    average, from each of the first points to the next; and the log density along lines, as far as it needs no rows."""
+    average, from each of the first points to the next; and the log density along lines: as far as it needs no rows, or
+    the whole of it if these are all rows."""
     centre, bounds = model.expansion.centre, model.bounds
     old = jax.vmap(unravel)(jnp.broadcast_to(centre, steps.shape))
     new = jax.vmap(unravel)(centre[None] + steps)
-    near = jax.tree.map(lambda leaf: leaf[:_POINTS], new)
+    near = jax.tree.map(lambda leaf: leaf[: len(steps) // 2], new)
     ends = (jax.tree.map(lambda leaf, cut=cut: leaf[cut], near) for cut in (slice(None, -1), slice(1, None)))
     with jax.default_matmul_precision("highest"):
         known = jax.vmap(lambda a, b: model.known_change(a, b).offset)(old, new)
         changes = jax.vmap(bounds.mean_change)(*ends) if bounded and bounds is not None else None
-        profiles = jax.lax.map(lambda line: _profile(model, unravel, origin, line), along)
+        profiles = jax.lax.map(lambda line: _profile(model, unravel, origin, line, rows if whole else None), along)
         return known, model.log_ratios_of_moves(old, new, rows), changes, profiles
 
 
-def _profile(model: ExpandedModel, unravel: Callable, origin: Array, line: Array) -> Array:
-    """Prior and polynomial along one line. The polynomial is a parabola there."""
+def _profile(model: ExpandedModel, unravel: Callable, origin: Array, line: Array, rows: PyTree) -> Array:
+    """Prior and polynomial along one line, and what all rows add to that. The polynomial is a parabola there."""
     expansion, places = model.expansion, jnp.asarray(lines.PLACES, line.dtype)
     slope, bend = jnp.sum(expansion.gradient * line), jnp.zeros((), line.dtype)
     if expansion.curvature is not None:
@@ -154,4 +164,7 @@ def _profile(model: ExpandedModel, unravel: Callable, origin: Array, line: Array
     points = expansion.centre[None] + origin[None] + places[:, None] * line[None]
     prior = jax.vmap(lambda point: jnp.asarray(model.log_prior(unravel(point)), line.dtype))(points)
     likelihood = (slope * places + bend * places * places / 2) / model.temperature.astype(line.dtype)
-    return prior + likelihood
+    if rows is None:
+        return prior + likelihood
+    begin, ends = jnp.broadcast_to(expansion.centre, points.shape), jax.vmap(unravel)(points)
+    return prior + likelihood + jnp.sum(model.log_ratios_of_moves(jax.vmap(unravel)(begin), ends, rows), axis=1)

@@ -137,7 +137,7 @@ def _under_each_rule(
         )
         rule = MHSS(order=order, batch_size=window_size(pilot.rows_drawn))
         seconds = contest.few_rows_seconds(row_seconds, rule.batch_size / 2 + pilot.rows_drawn)
-        add(rule, None, 1.0, seconds, once + contest.AUDIT, because)
+        add(rule, None, 1.0, seconds, once, because)
     if num_rows > FEW_ROWS and pilot.rows_needed < _WORTHWHILE * num_rows:
         bounded = math.isfinite(pilot.rows_drawn)
         reason = (
@@ -151,7 +151,7 @@ def _under_each_rule(
             "(MHMinibatch)"
         )
         seconds = contest.few_rows_seconds(row_seconds, rows)
-        add(MHMinibatch(), WeightedFeed if bounded else None, _NEARLY_RIGHT, seconds, once + contest.AUDIT, because)
+        add(MHMinibatch(), WeightedFeed if bounded else None, _NEARLY_RIGHT, seconds, once, because)
     reason = (
         f"with {num_rows} rows every test reads all of them"
         if num_rows <= FEW_ROWS
