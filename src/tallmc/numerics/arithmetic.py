@@ -50,7 +50,9 @@ def _by_lanes(matrix: Real[Array, "m n"], vector: Real[Array, " n"]) -> Real[Arr
     whole = matrix.shape[1] // _LANES * _LANES
     if whole < 2 * _LANES or matrix.shape[0] > _MANY_ROWS:
         return jnp.sum(matrix * vector[None], axis=1)
-    lanes = jnp.sum(matrix[:, :whole].reshape(-1, whole // _LANES, _LANES) * vector[:whole].reshape(-1, _LANES), axis=1)
+    lanes = jnp.sum(
+        matrix[:, :whole].reshape(-1, whole // _LANES, _LANES) * vector[:whole].reshape(1, -1, _LANES), axis=1
+    )
     lanes = lanes[:, :4] + lanes[:, 4:]
     lanes = lanes[:, :2] + lanes[:, 2:]
     return lanes[:, 0] + lanes[:, 1] + jnp.sum(matrix[:, whole:] * vector[whole:][None], axis=1)
