@@ -29,6 +29,7 @@ MAY_IMPORT = {
     "setup": {
         "diagnostics",
         "run",
+        "nuts",
         "metropolis",
         "acceptance",
         "proposals",

@@ -16,6 +16,7 @@ from tallmc.optimise.halved_rows import Halves
 from tallmc.optimise.irls import irls, renamed
 from tallmc.optimise.result import OptimiseResult
 from tallmc.posterior import Posterior, checks
+from tallmc.posterior.derivatives import require_derivatives
 from tallmc.posterior.linear_predictor import LinearPredictor
 from tallmc.posterior.passes import Span, influence_sums, likelihood_sums, prepare_sums, prior_derivatives
 
@@ -155,7 +156,9 @@ def mode(posterior: Posterior, init: PyTree = None, *, epsilon: float = 0.01, **
     start = default_start(posterior) if init is None else init
     positions = checks.one_position_per_chain(posterior, start, 1)
     checks.check_start(posterior, positions)
-    found = search_mode(posterior, jax.tree.map(lambda leaf: leaf[0], positions), epsilon=epsilon, **options)
+    first = jax.tree.map(lambda leaf: leaf[0], positions)
+    require_derivatives(posterior, first, "tm.optimise.mode")
+    found = search_mode(posterior, first, epsilon=epsilon, **options)
     return renamed(found, jax.tree.map(as_device_array, found.position))
 
 
