@@ -25,7 +25,7 @@ from tallmc.run.session import Session
 from tallmc.run.start import start_chains
 from tallmc.run.timing import Timing
 from tallmc.setup.automatic import plan
-from tallmc.setup.precision import check_precision
+from tallmc.setup.precision import check_precision, plan_doubts
 from tallmc.setup.recentre import Recentred, look_times, recentre
 from tallmc.setup.start import check_bounds, check_parts, feed_kinds, find_start, make_feed, weights_of
 
@@ -98,6 +98,7 @@ def sample(
                 "without a kernel control variate and feed are chosen too; leave control_variate and feed out"
             )
         start = plan(posterior, init, num_chains, key_plan, timing, progress=progress)
+        start = start._replace(doubts=start.doubts + plan_doubts(start.model, posterior.rows, start.positions))
     else:
         _check_is_kernel(kernel)
         with timing.phase("mode"):
