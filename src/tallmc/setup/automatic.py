@@ -22,11 +22,13 @@ from tallmc.optimise.exact_update import NO_OPTIMUM
 from tallmc.optimise.mode import default_start
 from tallmc.optimise.result import OptimiseResult
 from tallmc.posterior import Posterior, Rows, checks
+from tallmc.posterior.derivatives import derivative_trouble
 from tallmc.posterior.linear_predictor import LinearPredictor
 from tallmc.posterior.passes import log_densities, prior_derivatives
 from tallmc.proposals import CrankNicolson, Proposal, RandomWalk
 from tallmc.run.timing import Timing
 from tallmc.setup.modes import find_mode, other_modes
+from tallmc.setup.search_end import NEARLY_FLAT, End, flat_directions, rises_for_ever, search_end
 from tallmc.setup.start import Start
 
 # Where a figure below is called a judgement, no measurement of other values is on record.
@@ -86,28 +88,34 @@ def plan(
         positions = checks.one_position_per_chain(posterior, start, num_chains)
         checks.check_start(posterior, positions)
     first = jax.tree.map(lambda leaf: leaf[0], positions)
+    if (trouble := derivative_trouble(posterior, first).some) is not None:
+        return _without_a_normal(posterior, first, num_chains, 0, trouble)
     with timing.phase("mode"), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # what did not converge is dealt with here
         found = find_mode(posterior, first, max_iterations=_MOST_ITERATIONS, tolerance=_ARRIVED, progress=progress)
     if found.reason.startswith(NO_OPTIMUM):
         raise ValueError(f"the posterior cannot be sampled: {found.reason}")
     rows_read = found.rows_read
-    at = found.position
+    at, reason = found.position, NEARLY_FLAT
     if not found.converged:
         # A search that failed may have ended anywhere, even outside the support.
         at_start, at_end = log_densities(posterior.model, posterior.rows, [first, at])
-        at = at if at_end > at_start else first
-        rows_read += 2 * posterior.num_rows
+        end = search_end(posterior, first, found, at if at_end > at_start else first)
+        at, reason = end.start, end.reason
+        rows_read += 2 * posterior.num_rows + end.rows_read
+        if end.kind in (End.MOVING, End.STUCK):
+            _refuse_endless(posterior, first, at)
+        if end.kind is End.SPIKE:
+            return _without_a_normal(posterior, at, num_chains, rows_read, reason)
     with timing.phase("expansion"), working("expanding the posterior at its mode", show=progress):
         controlled = _expand(posterior, at, found)
     rows_read += controlled.rows_read
     factor = covariance_factor(controlled.precision)
     if factor is None:
-        _refuse_improper(controlled.precision, converged=found.converged)
-        return _without_a_normal(posterior, at, num_chains, rows_read, "no maximum with a curvature all around")
+        _refuse_improper(posterior, at, controlled.precision)
+        return _without_a_normal(posterior, at, num_chains, rows_read, reason)
     _check_digits(at, factor)
     if not found.converged:
-        reason = "no maximum inside its support (if it lies on a boundary, transform that parameter)"
         return _without_a_normal(posterior, at, num_chains, rows_read, reason, factor)
     centre = _one_step_further(posterior, at, controlled, factor)
     with timing.phase("mode"), working("looking for other modes", show=progress):
@@ -285,8 +293,8 @@ def _choose_rule(model: ExpandedModel, pilot: Pilot) -> tuple[AcceptanceRule, ty
         return MHMinibatch(), WeightedFeed if bounded else None, why
     why = (
         f"the Taylor expansion is too poor for subsampling to pay (a test would need about "
-        f"{min(pilot.rows_needed, pilot.rows_drawn):,.0f} rows), so every test reads all {num_rows:,} rows (Exact): "
-        "right, and slow"
+        f"{min(pilot.rows_needed, pilot.rows_drawn):,.0f} rows), so every test reads all {num_rows:,} rows (Exact), "
+        "which is slow"
     )
     return Exact(), None, why
 
@@ -303,10 +311,10 @@ def _without_a_normal(
     scale = 0.1 if factor is None else factor
     stay = jax.tree.map(lambda leaf: np.broadcast_to(leaf, (num_chains, *leaf.shape)), centre)
     choices = (
-        f"the posterior has {reason}, so proposals are RandomWalk steps, tuned in warm-up, and every test reads all "
-        f"{posterior.num_rows:,} rows (Exact): right, and slow",
+        f"{reason}, so proposals are RandomWalk steps, tuned in warm-up, and every test reads all "
+        f"{posterior.num_rows:,} rows (Exact), which is slow",
     )
-    doubts = (f"the posterior has {reason}; look at R-hat and at the traces before you trust it",)
+    doubts = (f"{reason}; look at R-hat and at the traces before you trust it",)
     kernel = MetropolisHastings(RandomWalk(scale), Exact())
     return Start(posterior.model, kernel, stay, rows_read, choices=choices, doubts=doubts)
 
@@ -320,7 +328,7 @@ def _between_modes(
     positions = jax.tree.map(lambda *leaves: np.stack(leaves), *starts)
     choices = (
         f"found {len(modes)} modes, so chains start at {where}, proposals are RandomWalk steps in the shape of "
-        f"the first, and every test reads all {posterior.num_rows:,} rows (Exact): right if chains cross between them",
+        f"the first, and every test reads all {posterior.num_rows:,} rows (Exact)",
     )
     doubts = (
         f"the posterior has at least {len(modes)} modes; unless R-hat says that chains cross between them, the draws "
@@ -330,26 +338,19 @@ def _between_modes(
     return Start(posterior.model, kernel, positions, rows_read, choices=choices, doubts=doubts)
 
 
-def _refuse_improper(precision: np.ndarray, *, converged: bool) -> None:
+def _refuse_improper(posterior: Posterior, at: PyTree, precision: np.ndarray) -> None:
     """A posterior that is flat in some direction cannot be sampled."""
-    scale = np.sqrt(np.maximum(np.abs(np.diag(precision)), np.finfo(float).tiny))
-    values, vectors = np.linalg.eigh(precision / np.outer(scale, scale))
-    if values[0] < -1e-6 * values[-1] and not converged:
-        return  # not a maximum at all
-    loud = np.flatnonzero(np.abs(vectors[:, 0]) > 0.1)
-    named = ", ".join(str(index) for index in loud[:8])
-    raise ValueError(
-        f"the Hessian at the mode is singular: the posterior is flat in a direction that involves coordinates {named}. "
-        "Drop collinear columns or give these coordinates a prior; separable data need a prior as well"
-    )
+    if names := flat_directions(posterior, at, precision):
+        raise ValueError(
+            "the Hessian at the mode is singular: the posterior is flat in a direction that involves "
+            f"{', '.join(names)}. Drop collinear columns or give these coordinates a prior; separable data need a "
+            "prior as well"
+        )
 
 
 def _refuse_endless(posterior: Posterior, start: PyTree, centre: PyTree) -> None:
     """A search for the mode that gave up far out, where the density still rises, found none."""
-    beyond = jax.tree.map(lambda a, b: b + 9 * (b - a), start, centre)
-    here, further = log_densities(posterior.model, posterior.rows, [centre, beyond])
-    went = not np.array_equal(flatten(start)[0], flatten(centre)[0])
-    if went and further >= here:
+    if rises_for_ever(posterior, start, centre):
         raise ValueError(
             "the posterior cannot be sampled: its density does not fall towards infinity, in the direction in which "
             "the search for its mode went. Rows that can be separated need a prior: pass log_prior"
