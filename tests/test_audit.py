@@ -1,9 +1,11 @@
 """The interval of an audit holds what it should, and never claims more than its replays can tell."""
 
 import numpy as np
+import pytest
 
 import tallmc as tm
-from tallmc.diagnostics.audit import _root_mean_square
+from tallmc.diagnostics.audit import Audit, _root_mean_square, _share_interval
+from tallmc.setup.sample import _TOLERATED_ERROR, _objections
 from tests.registry import real
 
 
@@ -41,3 +43,35 @@ def test_decisions_on_all_rows_are_never_reversed_and_bold_ones_are():
     exact, bold = found.values()
     assert exact.error_rate == 0
     assert bold.error_rate > 0.02
+
+
+def audit_of(rate, interval):
+    nothing = np.zeros(0)
+    return Audit(rate, interval, "share of wrong decisions", nothing, nothing, nothing, 0)
+
+
+def test_what_may_be_chance_is_no_objection():
+    """1.1 % against a limit of 1 %, of an audit that cannot tell 1.1 % from none; and an error beyond chance."""
+    assert _objections(audit_of(0.011, (0.0, 0.04))) == ()
+    assert _objections(audit_of(0.011, (0.0099, 0.012))) == ()
+    (said,) = _objections(audit_of(0.05, (0.02, 0.09)))
+    assert "do not stand up" in said
+
+
+@pytest.mark.parametrize("kind", ["share", "root mean square"])
+def test_right_runs_are_hardly_ever_objected_to(kind):
+    """1,000 audits of 64 steps of rules that err just as much as is tolerated. A 95 % interval lies above the truth
+    once in 40; more than 45 of 1,000 are chance once in 5,000. Point estimates would object to every third."""
+    generator, objections, points = np.random.default_rng(2), 0, 0
+    for _ in range(1000):
+        if kind == "share":
+            errors = generator.random(64) < _TOLERATED_ERROR
+            rate, interval = float(np.mean(errors)), _share_interval(errors)
+        else:
+            probability = generator.uniform(0.2, 0.8, 64)
+            wrong = probability + _TOLERATED_ERROR * np.sign(generator.normal(size=64))
+            rate, interval = _root_mean_square(generator.binomial(100, wrong) / 100, probability, 100)
+        objections += len(_objections(audit_of(rate, interval)))
+        points += rate > _TOLERATED_ERROR
+    assert objections <= 45
+    assert points > 200

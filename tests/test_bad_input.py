@@ -385,3 +385,80 @@ def test_a_guarded_index_beyond_the_end_is_warned_of_and_no_more():
     kernel = tm.MetropolisHastings(tm.RandomWalk(0.1), tm.Exact())
     with pytest.warns(UserWarning, match="for some rows"):
         tm.sample(posterior, kernel, init=np.zeros(3), num_samples=5, num_warmup=0)
+
+
+@jax.custom_vjp
+def own_square(x):
+    return x**2
+
+
+own_square.defvjp(lambda x: (own_square(x), x), lambda x, slope: (2 * x * slope,))
+
+
+def by_loop(position, row):
+    square = jax.lax.while_loop(lambda x: x < 0, lambda x: -x, (row - position) ** 2)
+    return -0.5 * square
+
+
+def by_callback(position, row):
+    kind = jax.ShapeDtypeStruct((), jnp.result_type(float))
+    return jax.pure_callback(lambda x: -0.5 * x * x, kind, row - position, vmap_method="expand_dims")
+
+
+def by_own_rule(position, row):
+    return -0.5 * own_square(row - position)
+
+
+NO_DERIVATIVES = {
+    by_loop: r"log_likelihood has no gradient, because it uses jax\.lax\.while_loop .*jax\.lax\.scan",
+    by_callback: r"log_likelihood has no gradient, because it uses jax\.pure_callback",
+    by_own_rule: r"log_likelihood has no second derivatives, because it calls own_square, a jax\.custom_vjp",
+}
+
+
+@pytest.mark.parametrize("likelihood", NO_DERIVATIVES)
+@pytest.mark.parametrize(
+    ("call", "who"),
+    [
+        (lambda posterior: tm.optimise.mode(posterior, 0.0), r"tm\.optimise\.mode"),
+        (lambda posterior: sample(posterior, control_variate=tm.Taylor()), r"tm\.Taylor"),
+        (lambda posterior: sample(posterior, tm.MetropolisHastings(tm.RandomWalk(0.1), tm.MHSS())), r"tm\.Taylor"),
+        (
+            lambda posterior: sample(
+                posterior, tm.MetropolisHastings(tm.MALA(0.1), tm.Exact()), control_variate=tm.Taylor()
+            ),
+            r"tm\.Taylor",
+        ),
+    ],
+)
+def test_likelihoods_without_derivatives_are_named(likelihood, call, who):
+    posterior = tm.Posterior(likelihood, np.asarray(real(ROWS)))
+    works = r".*there is still tm\.MetropolisHastings\(tm\.RandomWalk"
+    with pytest.raises(ValueError, match=f"{who} needs derivatives, but {NO_DERIVATIVES[likelihood]}{works}") as caught:
+        call(posterior)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("likelihood", [by_loop, by_callback])
+def test_nuts_needs_gradients_only(likelihood):
+    with pytest.raises(ValueError, match=rf"tm\.NUTS needs derivatives, but {NO_DERIVATIVES[likelihood]}"):
+        sample(tm.Posterior(likelihood, np.asarray(real(ROWS))), tm.NUTS())
+    run = sample(tm.Posterior(by_own_rule, np.asarray(real(ROWS))), tm.NUTS())
+    assert np.all(np.isfinite(run.samples))
+
+
+@pytest.mark.parametrize("likelihood", NO_DERIVATIVES)
+def test_without_derivatives_a_random_walk_is_chosen_and_said(likelihood):
+    """Means of 4 x 2,000 draws of N(0, 1 / 50), worth 500 at least: within five standard errors."""
+    posterior = tm.Posterior(likelihood, np.asarray(real(ROWS)))
+    with pytest.warns(UserWarning, match=NO_DERIVATIVES[likelihood]):
+        run = tm.sample(posterior, init=0.5, num_samples=2000, num_warmup=500)
+    assert isinstance(run.kernel.proposal, tm.RandomWalk)
+    assert "every test reads all 50 rows" in " ".join(run.choices)
+    assert abs(np.mean(run.samples)) < 5 / np.sqrt(50 * 500)
+
+
+def test_a_prior_without_derivatives_is_named_too():
+    posterior = tm.Posterior(log_likelihood, np.asarray(real(ROWS)), lambda position: by_loop(position, 0.0 * position))
+    with pytest.raises(ValueError, match="log_prior has no gradient"):
+        tm.optimise.mode(posterior, 0.0)

@@ -70,6 +70,22 @@ def num_coordinates(position: PyTree) -> int:
     return sum(math.prod(np.shape(leaf)) for leaf in jax.tree.leaves(position))
 
 
+def coordinate_names(position: PyTree) -> list[str]:
+    """What the numbers of a position are called, in the order of `flatten`.
+
+    Example:
+        >>> coordinate_names({"b": np.zeros(2), "log_sd": 0.0}), coordinate_names(np.zeros(2))
+        (["['b'][0]", "['b'][1]", "['log_sd']"], ['coordinate 0', 'coordinate 1'])
+    """
+    if len(jax.tree.leaves(position)) == 1 and np.ndim(position) < 2:
+        return [f"coordinate {index}" for index in range(np.size(position))]
+    return [
+        jax.tree_util.keystr(path) + "".join(f"[{index}]" for index in at)
+        for path, leaf in jax.tree.leaves_with_path(position)
+        for at in np.ndindex(np.shape(leaf))
+    ]
+
+
 def as_host_array(leaf: Any) -> np.ndarray:
     """As a NumPy array in the precision that JAX would give it."""
     array = np.asarray(leaf)

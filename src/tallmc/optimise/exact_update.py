@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tallmc.optimise.linear_algebra import Degenerate, update
+from tallmc.optimise.linear_algebra import Degenerate, units_of, update
 from tallmc.optimise.result import FullPass
 from tallmc.optimise.state import Search
 
@@ -37,7 +37,10 @@ def exact_update(search: Search) -> None:
         return
     search.learn(sums)
     try:
-        step = update(sums._replace(curvature=search.curvature), problem.finest(), convex=problem.convex)
+        # Units as they were at first: those of where the search is would lead it quickly into the spike of a density
+        # that rises for ever as it narrows, past a mode on the way.
+        units = None if problem.convex else units_of(search.first_curvature)
+        step = update(sums._replace(curvature=search.curvature), problem.finest(), convex=problem.convex, units=units)
     except Degenerate as trouble:
         _explain(search, trouble)
         return

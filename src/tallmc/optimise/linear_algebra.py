@@ -6,6 +6,10 @@ import numpy as np
 
 from tallmc.optimise.contract import Sums
 
+# Share of the largest diagonal element below which one counts as zero. A judgement: columns whose units differ by a
+# factor of 1e8 have diagonals that differ by 1e16, and single precision can hold no such pair of coefficients.
+_SMALLEST = 1e-20
+
 
 class Degenerate(Exception):
     """A curvature matrix that is singular to rounding.
@@ -50,21 +54,39 @@ def solve(curvature: np.ndarray, right: np.ndarray, finest: float) -> np.ndarray
     return scale * np.linalg.solve(factor.T, np.linalg.solve(factor, scale * right))
 
 
-def solve_downhill(curvature: np.ndarray, right: np.ndarray, finest: float) -> np.ndarray:
+def solve_downhill(
+    curvature: np.ndarray, right: np.ndarray, finest: float, units: np.ndarray | None = None
+) -> np.ndarray:
     """Solves with the matrix if it is positive definite, else with its eigenvalues made so.
 
     Negative eigenvalues change sign and tiny ones are raised to a millionth of the largest. The step then goes down
     along every eigenvector, and not far where the loss is flat.
+
+    Args:
+        curvature: The matrix.
+        right: What it is solved for.
+        finest: Relative rounding error of one row's arithmetic.
+        units: Of the coordinates, in which eigenvalues are compared: in odd units of their own, some would be taken for
+            flat directions and hardly move. All 1 if left out.
     """
     try:
         return solve(curvature, right, finest)
     except Degenerate:
-        values, vectors = np.linalg.eigh(curvature)
+        scale = np.ones(len(curvature)) if units is None else units
+        values, vectors = np.linalg.eigh(curvature * scale[:, None] * scale)
         values = np.maximum(np.abs(values), max(1e-6 * np.max(np.abs(values)), np.finfo(float).tiny))
-        return vectors @ ((vectors.T @ right) / values)
+        return scale * (vectors @ ((vectors.T @ (scale * right)) / values))
 
 
-def update(sums: Sums, finest: float, *, convex: bool) -> np.ndarray:
+def units_of(curvature: np.ndarray) -> np.ndarray:
+    """Units of the coordinates in which the diagonal of a matrix is 1 in size."""
+    sizes = np.abs(np.diag(curvature))
+    return 1 / np.sqrt(np.maximum(sizes, max(_SMALLEST * np.max(sizes), np.finfo(float).tiny)))
+
+
+def update(sums: Sums, finest: float, *, convex: bool, units: np.ndarray | None = None) -> np.ndarray:
     """The Newton step `curvature^-1 score`; where the problem is not convex, bent so that it goes downhill."""
     assert sums.curvature is not None
-    return (solve if convex else solve_downhill)(sums.curvature, sums.score, finest)
+    if convex:
+        return solve(sums.curvature, sums.score, finest)
+    return solve_downhill(sums.curvature, sums.score, finest, units)

@@ -16,6 +16,7 @@ from tallmc.optimise.halved_rows import Halves
 from tallmc.optimise.irls import irls, renamed
 from tallmc.optimise.result import OptimiseResult
 from tallmc.posterior import Posterior, checks
+from tallmc.posterior.derivatives import require_derivatives
 from tallmc.posterior.linear_predictor import LinearPredictor
 from tallmc.posterior.passes import Span, influence_sums, likelihood_sums, prepare_sums, prior_derivatives
 from tallmc.posterior.unconstrained_start import unconstrained_start
@@ -160,7 +161,9 @@ def mode(posterior: Posterior, init: PyTree = None, *, epsilon: float = 0.01, **
     start = default_start(target) if init is None else unconstrained_start(posterior, init, 1)
     positions = checks.one_position_per_chain(target, start, 1)
     checks.check_start(target, positions)
-    found = search_mode(target, jax.tree.map(lambda leaf: leaf[0], positions), epsilon=epsilon, **options)
+    first = jax.tree.map(lambda leaf: leaf[0], positions)
+    require_derivatives(target, first, "tm.optimise.mode")
+    found = search_mode(target, first, epsilon=epsilon, **options)
     return renamed(found, jax.tree.map(as_device_array, posterior.constrain(found.position)))
 
 

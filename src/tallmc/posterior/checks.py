@@ -15,7 +15,9 @@ from jaxtyping import Array, PyTree
 from tallmc.numerics.flat import as_device_array, as_host_array
 from tallmc.numerics.programs import program
 from tallmc.posterior.linear_predictor import LinearPredictor
+from tallmc.posterior.model import Model
 from tallmc.posterior.posterior import Posterior
+from tallmc.posterior.rows import Rows
 
 _ROWS_TO_TRY = 1000
 _ROWS_AT_A_TIME = 65_536
@@ -192,7 +194,7 @@ def check_start(posterior: Posterior, positions: PyTree) -> tuple[float, int]:
     Returns:
         Root mean square log likelihood of the rows tried, and how many rows were read.
     """
-    indices, rows = _rows_to_try(posterior)
+    indices, rows = rows_to_try(posterior.rows)
     model = posterior.model
     priors, values = (np.asarray(part) for part in _densities(model.log_prior, model.log_likelihood, positions, rows))
     for chain, prior in enumerate(priors):
@@ -214,14 +216,25 @@ def check_start(posterior: Posterior, positions: PyTree) -> tuple[float, int]:
 def log_priors(posterior: Posterior, positions: PyTree) -> np.ndarray:
     """The log prior of each of several positions, by the program of `check_start`."""
     model = posterior.model
-    return np.asarray(_densities(model.log_prior, model.log_likelihood, positions, _rows_to_try(posterior)[1])[0])
+    return np.asarray(_densities(model.log_prior, model.log_likelihood, positions, rows_to_try(posterior.rows)[1])[0])
 
 
-def _rows_to_try(posterior: Posterior) -> tuple[np.ndarray, PyTree]:
+def log_likelihoods_of(model: Model, positions: PyTree, rows: PyTree) -> np.ndarray:
+    """What each row says of each of several positions, by the program of `check_start`.
+
+    Args:
+        model: With the likelihood.
+        positions: With a leading axis.
+        rows: Some rows, such as `rows_to_try` gives; as many as there, and nothing is compiled.
+    """
+    return np.asarray(_densities(model.log_prior, model.log_likelihood, positions, rows)[1])
+
+
+def rows_to_try(rows: Rows) -> tuple[np.ndarray, PyTree]:
     """Numbers of some rows, always the same, and these rows."""
-    count = min(_ROWS_TO_TRY, posterior.num_rows)
-    indices = np.sort(np.random.default_rng(0).choice(posterior.num_rows, count, replace=False, shuffle=False))
-    return indices, posterior.rows.take(indices)
+    count = min(_ROWS_TO_TRY, rows.num_rows)
+    indices = np.sort(np.random.default_rng(0).choice(rows.num_rows, count, replace=False, shuffle=False))
+    return indices, rows.take(indices)
 
 
 @program

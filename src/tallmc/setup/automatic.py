@@ -15,6 +15,7 @@ from tallmc.optimise.exact_update import NO_OPTIMUM
 from tallmc.optimise.mode import default_start
 from tallmc.optimise.result import OptimiseResult
 from tallmc.posterior import Posterior, checks
+from tallmc.posterior.derivatives import derivative_trouble
 from tallmc.posterior.linear_predictor import LinearPredictor
 from tallmc.posterior.passes import log_densities, prior_derivatives
 from tallmc.run.timing import Timing
@@ -22,7 +23,16 @@ from tallmc.setup import contest
 from tallmc.setup.contest import Way
 from tallmc.setup.modes import find_mode, other_modes
 from tallmc.setup.pilot import look_around
-from tallmc.setup.situation import Budget, Situation, around_a_mode, weights_from, without_a_normal
+from tallmc.setup.search_end import NEARLY_FLAT, End, flat_directions, rises_for_ever, search_end
+from tallmc.setup.situation import (
+    Budget,
+    Situation,
+    around_a_mode,
+    walking,
+    weights_from,
+    without_a_mode,
+    without_a_normal,
+)
 from tallmc.setup.start import Start
 
 # Where a figure below is called a judgement, no measurement of other values is on record.
@@ -45,35 +55,36 @@ def plan(
         positions = checks.one_position_per_chain(posterior, start, budget.num_chains)
         checks.check_start(posterior, positions)
     first = jax.tree.map(lambda leaf: leaf[0], positions)
+    situation = Situation.of(posterior, budget, rng_key, first)
+    if (trouble := derivative_trouble(posterior, first).some) is not None:
+        return _decided(situation, [walking(situation, first, None, trouble)], 0)
     with timing.phase("mode"), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # what did not converge is dealt with here
         found = find_mode(posterior, first, max_iterations=_MOST_ITERATIONS, tolerance=_ARRIVED, progress=progress)
     if found.reason.startswith(NO_OPTIMUM):
         raise ValueError(f"the posterior cannot be sampled: {found.reason}")
-    situation = Situation.of(posterior, budget, rng_key, first)
     at, rows_read = found.position, found.rows_read
     if not found.converged:
-        # A search that failed may have ended anywhere, even outside the support.
-        at_start, at_end = log_densities(posterior.model, posterior.rows, [first, at])
-        at = at if at_end > at_start else first
-        rows_read += 2 * posterior.num_rows
+        with timing.phase("mode"), working("looking where the search for the mode has ended", show=progress):
+            # A search that failed may have ended anywhere, even outside the support.
+            at_start, at_end = log_densities(posterior.model, posterior.rows, [first, at])
+            end = search_end(posterior, first, found, at if at_end > at_start else first)
+            if end.kind in (End.MOVING, End.STUCK):
+                _refuse_endless(posterior, first, end.start)
+        rows_read += 2 * posterior.num_rows + end.rows_read
+        with timing.phase("pilot"), working("looking for a way to move", show=progress):
+            ways, more_rows = without_a_mode(situation, end)
+        return _decided(situation, ways, rows_read + more_rows)
     with timing.phase("expansion"), working("expanding the posterior at its mode", show=progress):
         controlled = _expand(posterior, at, found)
     rows_read += controlled.rows_read
     factor = covariance_factor(controlled.precision)
     if factor is None:
-        _refuse_improper(controlled.precision, converged=found.converged)
-    else:
-        _check_digits(at, factor)
-    if factor is None or not found.converged:
-        reason = (
-            "no maximum with a curvature all around"
-            if factor is None
-            else "no maximum inside its support (if it lies on a boundary, transform that parameter)"
-        )
+        _refuse_improper(posterior, at, controlled.precision)
         with timing.phase("pilot"), working("looking for a way to move", show=progress):
-            ways, more_rows = without_a_normal(situation, reason)
+            ways, more_rows = without_a_normal(situation, first, NEARLY_FLAT)
         return _decided(situation, ways, rows_read + more_rows)
+    _check_digits(at, factor)
     centre = _one_step_further(posterior, at, controlled, factor)
     with timing.phase("mode"), working("looking for other modes", show=progress):
         others, more_rows = other_modes(posterior, centre, factor)
@@ -107,7 +118,7 @@ def _decided(situation: Situation, ways: Sequence[Way], rows_read: int, known: t
     positions = jax.tree.map(lambda *leaves: np.stack(leaves), *each)
     model = posterior.model if way.controlled is None else way.controlled.model
     choices = (*known, *way.why, *_others(situation, way, ways))
-    return Start(model, way.kernel, positions, rows_read, way.controlled, way.feed, way.weights, choices)
+    return Start(model, way.kernel, positions, rows_read, way.controlled, way.feed, way.weights, choices, way.doubts)
 
 
 def _others(situation: Situation, way: Way, ways: Sequence[Way]) -> tuple[str, ...]:
@@ -155,26 +166,19 @@ def _one_step_further(posterior: Posterior, at: PyTree, controlled: Controlled, 
     return unravel((flat + factor @ (factor.T @ slope)).astype(flat.dtype))
 
 
-def _refuse_improper(precision: np.ndarray, *, converged: bool) -> None:
+def _refuse_improper(posterior: Posterior, at: PyTree, precision: np.ndarray) -> None:
     """A posterior that is flat in some direction cannot be sampled."""
-    scale = np.sqrt(np.maximum(np.abs(np.diag(precision)), np.finfo(float).tiny))
-    values, vectors = np.linalg.eigh(precision / np.outer(scale, scale))
-    if values[0] < -1e-6 * values[-1] and not converged:
-        return  # not a maximum at all
-    loud = np.flatnonzero(np.abs(vectors[:, 0]) > 0.1)
-    named = ", ".join(str(index) for index in loud[:8])
-    raise ValueError(
-        f"the Hessian at the mode is singular: the posterior is flat in a direction that involves coordinates {named}. "
-        "Drop collinear columns or give these coordinates a prior; separable data need a prior as well"
-    )
+    if names := flat_directions(posterior, at, precision):
+        raise ValueError(
+            "the Hessian at the mode is singular: the posterior is flat in a direction that involves "
+            f"{', '.join(names)}. Drop collinear columns or give these coordinates a prior; separable data need a "
+            "prior as well"
+        )
 
 
 def _refuse_endless(posterior: Posterior, start: PyTree, centre: PyTree) -> None:
     """A search for the mode that gave up far out, where the density still rises, found none."""
-    beyond = jax.tree.map(lambda a, b: b + 9 * (b - a), start, centre)
-    here, further = log_densities(posterior.model, posterior.rows, [centre, beyond])
-    went = not np.array_equal(flatten(start)[0], flatten(centre)[0])
-    if went and further >= here:
+    if rises_for_ever(posterior, start, centre):
         raise ValueError(
             "the posterior cannot be sampled: its density does not fall towards infinity, in the direction in which "
             "the search for its mode went. Rows that can be separated need a prior: pass log_prior"

@@ -52,6 +52,7 @@ _DEAR = {
 _VERY_DEAR = {"lgamma", "digamma", "erf_inv", "igamma", "igammac", "regularized_incomplete_beta", "cholesky"}
 _LOOKUPS = {"gather", "dynamic_slice"}
 
+WALK_EFFECTIVE = 0.33  # draws that a tuned random walk makes of each, times the number of coordinates
 # Gradients that NUTS takes for a draw, and the effective draws that it makes of one in its worst coordinate. Of the
 # posteriors of `benchmarks range` most lie between 5 and 30, and between 0.3 and 1.
 _NUTS_GRADIENTS, NUTS_EFFECTIVE = 15.0, 0.6
@@ -73,6 +74,7 @@ class Way(NamedTuple):
         seconds: That a transition takes, as foreseen.
         once: Seconds for what is compiled.
         why: What was chosen and why, in words.
+        doubts: What the caller must be warned of.
     """
 
     kernel: Kernel
@@ -84,6 +86,7 @@ class Way(NamedTuple):
     seconds: float
     once: float
     why: tuple[str, ...]
+    doubts: tuple[str, ...] = ()
 
     def rate(self, num_transitions: int, num_draws: int) -> float:
         """Effective draws for each second of the call.
@@ -217,6 +220,6 @@ def walk_seconds(size: int) -> float:
     return 4 * _PRODUCT * size * size
 
 
-def trajectory_seconds(num_steps: float, size: int) -> float:
+def trajectory_seconds(num_steps: int, size: int) -> float:
     """Of a trajectory on prior + expansion."""
     return num_steps * (_LEAPFROG + walk_seconds(size))

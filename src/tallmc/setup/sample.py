@@ -27,7 +27,7 @@ from tallmc.run.session import Session
 from tallmc.run.start import start_chains
 from tallmc.run.timing import Timing
 from tallmc.setup.automatic import plan
-from tallmc.setup.precision import check_precision
+from tallmc.setup.precision import check_precision, plan_doubts
 from tallmc.setup.recentre import Recentred, look_times, recentre
 from tallmc.setup.situation import Budget
 from tallmc.setup.start import (
@@ -115,6 +115,7 @@ def sample(
             )
         budget = Budget(num_chains, num_warmup, num_samples)
         start = plan(posterior, init, budget, key_plan, timing, progress=progress)
+        start = start._replace(doubts=start.doubts + plan_doubts(start.model, posterior.rows, start.positions))
     else:
         _check_is_kernel(kernel)
         with timing.phase("mode"):

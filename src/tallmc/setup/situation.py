@@ -9,14 +9,15 @@ from jaxtyping import Array, Float, PyTree
 
 from tallmc.control_variates import Controlled
 from tallmc.feed import RowWeights
-from tallmc.numerics.flat import flatten
+from tallmc.numerics.flat import flatten, num_coordinates
 from tallmc.numerics.keys import as_key
 from tallmc.posterior import Posterior, checks
 from tallmc.setup import contest, lines
 from tallmc.setup.centre import expanded_at, follow_expansion, mean_of
 from tallmc.setup.contest import Way
 from tallmc.setup.pilot import Pilot, look_around
-from tallmc.setup.ways import FEW_ROWS, by_gradients, by_steps_that_fit, by_trajectories, normal_starts
+from tallmc.setup.search_end import End, SearchEnd
+from tallmc.setup.ways import FEW_ROWS, by_gradients, by_steps_that_fit, by_trajectories, by_walk, normal_starts
 
 # Where a figure below is called a judgement, no measurement of other values is on record.
 # Misfit: standard deviation of what the normal approximation misses of the log density. If that is itself normal, an
@@ -33,6 +34,7 @@ _HEAVY = 1.0
 # Misfit of prior + expansion up to which the ends of trajectories pay: 3 % accepted. Less than NUTS makes of it, but
 # there may be a thousand times as many rows. A judgement.
 _STILL_OF_USE = 3.0
+_LOW = 10  # coordinates up to which a random walk gets along. A judgement
 # Seconds that NUTS is foreseen to take, up to which nothing else is looked for where the posterior is not normal: about
 # as long as looking takes. A judgement.
 _SOON = 2.0
@@ -129,13 +131,26 @@ def around_a_mode(
     return ways, rows_read
 
 
-def without_a_normal(situation: Situation, reason: str) -> tuple[list[Way], int]:
-    """Ways to move where there is none."""
-    ways = [situation.gradients(situation.at(situation.first), f"the posterior has {reason}")]
+def without_a_normal(situation: Situation, start: PyTree, reason: str) -> tuple[list[Way], int]:
+    """Ways to move where there is no normal approximation."""
+    ways = [situation.gradients(situation.at(start), reason)]
     if not situation.slow(ways[0]):
         return ways, 0
-    more, rows_read = _along_trajectories(situation, flatten(situation.first)[0])
+    more, rows_read = _along_trajectories(situation, flatten(start)[0])
     return [*ways, *more], rows_read
+
+
+def without_a_mode(situation: Situation, end: SearchEnd) -> tuple[list[Way], int]:
+    """The same where the search for the mode failed."""
+    if end.kind is End.EDGE and num_coordinates(end.start) <= _LOW:
+        # Trajectories end at an edge, and all that a gradient says there is that it is near.
+        return [walking(situation, end.start, None, end.reason)], 0
+    return without_a_normal(situation, end.start, end.reason)
+
+
+def walking(situation: Situation, start: PyTree, factor: Float[np.ndarray, "d d"] | None, reason: str) -> Way:
+    """A random walk, for what has no gradient to follow."""
+    return by_walk(situation.row_seconds, situation.posterior.num_rows, situation.at(start), factor, reason)
 
 
 def _along_trajectories(situation: Situation, start: np.ndarray) -> tuple[list[Way], int]:

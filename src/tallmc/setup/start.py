@@ -23,7 +23,10 @@ from tallmc.kernel import Kernel, rule_feeds, rule_needs
 from tallmc.metropolis import MetropolisHastings
 from tallmc.numerics.keys import as_key
 from tallmc.numerics.programs import program
+from tallmc.nuts import NUTS
+from tallmc.optimise.mode import default_start
 from tallmc.posterior import Model, Posterior, RowBounds, Rows, checks
+from tallmc.posterior.derivatives import require_derivatives
 from tallmc.posterior.unconstrained_start import unconstrained_start
 from tallmc.proposals import Proposal
 from tallmc.setup.modes import find_mode
@@ -81,6 +84,14 @@ def find_start(
     if init is None and at is not None:
         init, name = at, "at"
     positions = None if init is None else checks.one_position_per_chain(posterior, init, num_chains, name)
+    like = jax.tree.map(lambda leaf: leaf[0], positions) if positions is not None else default_start(posterior)
+    if control_variate is not None or positions is None:
+        who = (
+            "the search for a mode, where chains start if no init is given," if control_variate is None else "tm.Taylor"
+        )
+        require_derivatives(posterior, like, who)
+    elif any(isinstance(part, NUTS) for part in kernel.parts()):
+        require_derivatives(posterior, like, "tm.NUTS", forward=False)
     if positions is None or (control_variate is not None and at is None):
         if positions is not None:
             checks.check_start(posterior, positions)

@@ -11,7 +11,7 @@ from tallmc.feed import Feed, RowWeights, WeightedFeed
 from tallmc.metropolis import MetropolisHastings
 from tallmc.numerics.flat import flatten
 from tallmc.nuts import NUTS
-from tallmc.proposals import HMC, CrankNicolson, Proposal
+from tallmc.proposals import HMC, CrankNicolson, Proposal, RandomWalk
 from tallmc.setup import contest
 from tallmc.setup.contest import Way
 from tallmc.setup.pilot import Pilot
@@ -104,6 +104,30 @@ def by_gradients(row_seconds: float, num_rows: int, starts: Float[np.ndarray, "c
     why = f"{reason}, so chains follow the gradient of all {num_rows:,} rows (NUTS), tuned in warm-up"
     seconds = contest.nuts_seconds(row_seconds, num_rows)
     return Way(NUTS(), None, None, None, starts, contest.NUTS_EFFECTIVE, seconds, contest.NO_U_TURN, (why,))
+
+
+def by_walk(
+    row_seconds: float,
+    num_rows: int,
+    starts: Float[np.ndarray, "chains d"],
+    factor: Float[np.ndarray, "d d"] | None,
+    reason: str,
+) -> Way:
+    """A random walk with tests on all rows: for likelihoods without gradients, and at edges.
+
+    Args:
+        row_seconds: To work out the log likelihood of a row.
+        num_rows: All.
+        starts: Where its chains begin.
+        factor: Of the covariance, if it is known.
+        reason: Why.
+    """
+    size = starts.shape[1]
+    scale = 0.1 if factor is None else factor * 2.4 / math.sqrt(size)
+    why = f"{reason}, so proposals are RandomWalk steps, tuned in warm-up, and every test reads all {num_rows:,} rows"
+    kernel, effective = MetropolisHastings(RandomWalk(scale), Exact()), contest.WALK_EFFECTIVE / size
+    seconds = contest.pass_seconds(row_seconds, num_rows)
+    return Way(kernel, None, None, None, starts, effective, seconds, contest.WALK, (f"{why} (Exact)",))
 
 
 def _under_each_rule(
