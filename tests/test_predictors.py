@@ -44,6 +44,10 @@ def _groups(p, row):
     return row["y"] * z - jnp.logaddexp(0.0, z)
 
 
+def _only_groups(p, row):
+    return -0.5 * (row["count"] - p["a"][row["group"]]) ** 2
+
+
 def _slopes_of_groups(p, row):
     z = jnp.dot(p["c"][row["group"]], row["x"]) + jnp.where(row["y"] > 0, p["b"][0], 2 * p["b"][1])
     return row["count"] * z - jnp.exp(z)
@@ -96,6 +100,7 @@ FORMS = [
     (_logistic, 1, 4),
     (_by_hand, 1, 5),
     (_groups, 1, 3),
+    (_only_groups, 1, 0),
     (_slopes_of_groups, 1, 2),
     (_ability, 2, 1),
     (_ordinal, 2, 4),

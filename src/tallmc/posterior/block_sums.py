@@ -94,7 +94,9 @@ def _of_predictors(
     value, slope = jnp.where(valid, value, 0), jnp.where(valid[:, None], slope, 0)
     split, size = predictors.num_shared, predictors.num_coordinates
     everywhere = numbers[0, :split]  # the same for all rows
-    shared = design[..., :split].reshape(-1, split)  # as one matrix, whose products are read in the order of memory
+    everyone = slope.size  # predictors of all rows; no -1 in its place, for there may be no shared coordinate
+    # As one matrix, whose products are read in the order of memory.
+    shared = design[..., :split].reshape(everyone, split)
     gradient = jnp.zeros(size, flat.dtype).at[everywhere].add(slope.ravel() @ shared)
     for i in range(split, predictors.num_seen):
         gradient += _collected(numbers[:, i], jnp.einsum("bm,bm->b", design[..., i], slope)[:, None], size)[:, 0]
@@ -102,7 +104,7 @@ def _of_predictors(
     def hessian() -> Array:
         bent = jnp.where(valid[:, None, None], jax.vmap(jax.hessian(predictors.link))(at, rows), 0)
         bent_design = jnp.einsum("bmn,bnq->bmq", bent, design)
-        everyones = shared.T @ bent_design[..., :split].reshape(-1, split)
+        everyones = shared.T @ bent_design[..., :split].reshape(everyone, split)
         sums = jnp.zeros((size, size), flat.dtype).at[everywhere[:, None], everywhere].add(everyones)
         for i in range(split, predictors.num_seen):
             places, across = numbers[:, i], jnp.einsum("bm,bmq->bq", design[..., i], bent_design)

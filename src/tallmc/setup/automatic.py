@@ -71,9 +71,10 @@ def plan(
             end = search_end(posterior, first, found, at if at_end > at_start else first)
             if end.kind in (End.MOVING, End.STUCK):
                 _refuse_endless(posterior, first, end.start)
-        rows_read += 2 * posterior.num_rows + end.rows_read
+            factor, more_rows = (None, 0) if end.kind is End.SPIKE else _widths(posterior, end.start, found)
+        rows_read += 2 * posterior.num_rows + end.rows_read + more_rows
         with timing.phase("pilot"), working("looking for a way to move", show=progress):
-            ways, more_rows = without_a_mode(situation, end)
+            ways, more_rows = without_a_mode(situation, end, factor)
         return _decided(situation, ways, rows_read + more_rows)
     with timing.phase("expansion"), working("expanding the posterior at its mode", show=progress):
         controlled = _expand(posterior, at, found)
@@ -90,7 +91,7 @@ def plan(
         others, more_rows = other_modes(posterior, centre, factor)
     rows_read += more_rows
     if others:
-        return _between_modes(situation, [centre, *others], rows_read)
+        return _between_modes(situation, [centre, *others], factor, rows_read)
     passes = (
         f"found the mode and the curvature there in {rows_read / posterior.num_rows:.1f} passes over "
         f"{posterior.num_rows:,} rows"
@@ -133,13 +134,13 @@ def _others(situation: Situation, way: Way, ways: Sequence[Way]) -> tuple[str, .
     )
 
 
-def _between_modes(situation: Situation, modes: list[PyTree], rows_read: int) -> Start:
+def _between_modes(situation: Situation, modes: list[PyTree], factor: np.ndarray, rows_read: int) -> Start:
     """Chains start at all modes in turn, so that they cannot agree by all being in the same one."""
     num_chains = situation.budget.num_chains
     where = "all of them" if num_chains >= len(modes) else f"{num_chains} of them, as there are no more chains"
     flats = [flatten(mode)[0].astype(float) for mode in modes]
     starts = np.stack([flats[chain % len(modes)] for chain in range(num_chains)])
-    way = situation.gradients(starts, f"found {len(modes)} modes, so chains start at {where}")
+    way = situation.gradients(starts, factor, f"found {len(modes)} modes, so chains start at {where}")
     doubts = (
         f"the posterior has at least {len(modes)} modes; unless R-hat says that chains cross between them, the draws "
         "say nothing of how much each weighs. Sample at a higher temperature, or each mode by itself",
@@ -156,6 +157,17 @@ def _expand(posterior: Posterior, at: PyTree, found: OptimiseResult) -> Controll
     temperature = float(posterior.temperature)
     assert last.sums.curvature is not None
     return taylor.expand_known(posterior, at, temperature * last.sums.score, -temperature * last.sums.curvature)
+
+
+def _widths(posterior: Posterior, at: PyTree, found: OptimiseResult) -> tuple[np.ndarray | None, int]:
+    """Factor of the covariance where a search has ended, if there is one, and the rows that it took to find out."""
+    controlled = _expand(posterior, at, found)
+    factor = covariance_factor(controlled.precision)
+    if factor is None:
+        _refuse_improper(posterior, at, controlled.precision)
+    else:
+        _check_digits(at, factor)
+    return factor, controlled.rows_read
 
 
 def _one_step_further(posterior: Posterior, at: PyTree, controlled: Controlled, factor: np.ndarray) -> PyTree:

@@ -93,9 +93,11 @@ class Situation(NamedTuple):
         flat = flatten(position)[0].astype(float)
         return np.broadcast_to(flat, (self.budget.num_chains, flat.size))
 
-    def gradients(self, starts: Float[np.ndarray, "chains d"], reason: str) -> Way:
+    def gradients(
+        self, starts: Float[np.ndarray, "chains d"], factor: Float[np.ndarray, "d d"] | None, reason: str
+    ) -> Way:
         """NUTS, which works for whatever has a gradient."""
-        return by_gradients(self.row_seconds, self.posterior.num_rows, starts, reason)
+        return by_gradients(self.row_seconds, self.posterior.num_rows, starts, factor, reason)
 
     def slow(self, way: Way) -> bool:
         """Whether it pays to look for something faster."""
@@ -116,7 +118,7 @@ def around_a_mode(
     near = near if _inside(posterior, near, centre) else situation.at(centre)
     normal = _like_a_normal(pilot, posterior.num_rows)
     reason = _not_normal(pilot)
-    ways = [situation.gradients(near if normal else situation.at(centre), reason)]
+    ways = [situation.gradients(near if normal else situation.at(centre), factor, reason)]
     rows_read = 0
     if normal:
         if pilot.misfit > _SKEWED and situation.slow(ways[0]) and (moved := _at_the_mean(situation, centre, factor)):
@@ -131,21 +133,25 @@ def around_a_mode(
     return ways, rows_read
 
 
-def without_a_normal(situation: Situation, start: PyTree, reason: str) -> tuple[list[Way], int]:
-    """Ways to move where there is no normal approximation."""
-    ways = [situation.gradients(situation.at(start), reason)]
+def without_a_normal(
+    situation: Situation, start: PyTree, reason: str, factor: Float[np.ndarray, "d d"] | None = None
+) -> tuple[list[Way], int]:
+    """Ways to move where there is no normal approximation to go by."""
+    ways = [situation.gradients(situation.at(start), factor, reason)]
     if not situation.slow(ways[0]):
         return ways, 0
     more, rows_read = _along_trajectories(situation, flatten(start)[0])
     return [*ways, *more], rows_read
 
 
-def without_a_mode(situation: Situation, end: SearchEnd) -> tuple[list[Way], int]:
-    """The same where the search for the mode failed."""
+def without_a_mode(
+    situation: Situation, end: SearchEnd, factor: Float[np.ndarray, "d d"] | None
+) -> tuple[list[Way], int]:
+    """The same where the search for the mode failed; `factor` is that of the covariance, if there is one."""
     if end.kind is End.EDGE and num_coordinates(end.start) <= _LOW:
         # Trajectories end at an edge, and all that a gradient says there is that it is near.
-        return [walking(situation, end.start, None, end.reason)], 0
-    return without_a_normal(situation, end.start, end.reason)
+        return [walking(situation, end.start, factor, end.reason)], 0
+    return without_a_normal(situation, end.start, end.reason, factor)
 
 
 def walking(situation: Situation, start: PyTree, factor: Float[np.ndarray, "d d"] | None, reason: str) -> Way:

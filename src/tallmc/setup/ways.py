@@ -92,18 +92,28 @@ def by_trajectories(
     )
 
 
-def by_gradients(row_seconds: float, num_rows: int, starts: Float[np.ndarray, "chains d"], reason: str) -> Way:
+def by_gradients(
+    row_seconds: float,
+    num_rows: int,
+    starts: Float[np.ndarray, "chains d"],
+    factor: Float[np.ndarray, "d d"] | None,
+    reason: str,
+) -> Way:
     """NUTS on all rows.
 
     Args:
         row_seconds: To work out the log likelihood of a row.
         num_rows: All.
         starts: Where its chains begin.
+        factor: Of the covariance, if it is known: the first step is as long as the posterior is narrow.
         reason: Why, if it is chosen.
     """
+    step_size = 1.0 if factor is None else float(np.linalg.svd(factor, compute_uv=False)[-1])
     why = f"{reason}, so chains follow the gradient of all {num_rows:,} rows (NUTS), tuned in warm-up"
     seconds = contest.nuts_seconds(row_seconds, num_rows)
-    return Way(NUTS(), None, None, None, starts, contest.NUTS_EFFECTIVE, seconds, contest.NO_U_TURN, (why,))
+    return Way(
+        NUTS(step_size=step_size), None, None, None, starts, contest.NUTS_EFFECTIVE, seconds, contest.NO_U_TURN, (why,)
+    )
 
 
 def by_walk(
