@@ -98,7 +98,7 @@ class Predictors:
 def predictors_of(
     log_likelihood: Callable[[PyTree, PyTree], Real[Array, ""]],
     unravel: Callable[[Array], PyTree],
-    flat: Real[Array, " d"],
+    flat: Any,
     row: PyTree,
 ) -> Predictors | None:
     """The predictors of a likelihood; None if they are not fewer than the coordinates, or too many to be of use.
