@@ -208,6 +208,37 @@ MUTANTS = {
         "varies = self.squares >= 0",
         (MOMENTS + "test_values_that_hardly_differ_have_a_variance_and_a_skewness",),
     ),
+    # Trajectories, and what set-up foresees.
+    "a trajectory ends with a whole kick": Mutant(
+        "proposals/trajectory.py",
+        "share = jnp.where(count + 1 < num_steps, 1.0, 0.5).astype(velocity.dtype)",
+        "share = jnp.ones((), velocity.dtype)",
+        ("tests/test_hmc.py::test_a_trajectory_leads_back_and_keeps_volumes[each]",),
+    ),
+    "the velocity at the end is not weighed": Mutant(
+        "proposals/hmc.py",
+        "kinetic = jnp.sum((velocity - final) * (velocity + final)) / 2",
+        "kinetic = jnp.zeros(())",
+        ("tests/test_hmc.py::test_a_skewed_posterior_in_closed_form[True]",),
+    ),
+    "rejections for the rows' sake shorten steps": Mutant(
+        "proposals/trajectory_tuning.py",
+        "if self.by_energy else outcome.accepted.astype(dtype)",
+        "if not self.by_energy else outcome.accepted.astype(dtype)",
+        ("tests/test_hmc.py::test_rejections_for_the_rows_sake_do_not_shorten_steps[True]",),
+    ),
+    "the mean is twice as far from the mode": Mutant(
+        "setup/centre.py",
+        "mean = mode + covariance @ skew / 2",
+        "mean = mode + covariance @ skew",
+        ("tests/test_centre.py::test_the_mean_of_a_skewed_posterior_is_found_from_its_mode",),
+    ),
+    "a long tail passes for a normal": Mutant(
+        "setup/lines.py",
+        "return math.isfinite(variance) and variance < _WIDE and beyond < _MASS_BEYOND",
+        "return math.isfinite(variance)",
+        ("tests/test_lines.py::test_long_tails_are_told_from_normal_ones",),
+    ),
     # Runs.
     "finished chains run on": Mutant(
         "run/drivers.py",
@@ -226,12 +257,6 @@ MUTANTS = {
         "stage = self.feed.arrange(self.posterior.rows, self.shuffle_seed)",
         "stage = self.feed.arrange(self.posterior.rows, self.shuffle_seed + 1)",
         (DRIVERS + "test_an_extended_run_is_one_long_run[alone-alone]",),
-    ),
-    "a loop that stops inside a test moves on": Mutant(
-        "run/drivers.py",
-        "chain = jax.tree.map(lambda new, old: jnp.where(done, new, old), concluded, observed)",
-        "chain = concluded",
-        (DRIVERS + "test_a_loop_that_stops_inside_tests_gives_the_same_chains",),
     ),
     "an audit asks at the wrong level": Mutant(
         "diagnostics/audit_programs.py",

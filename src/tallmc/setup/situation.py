@@ -226,13 +226,14 @@ def _like_a_normal(pilot: Pilot, num_rows: int) -> bool:
 
 def _not_normal(pilot: Pilot) -> str:
     """Why not, in words."""
+    if not (math.isfinite(pilot.variance) and math.isfinite(pilot.misfit)):
+        return "near by the log density is not finite everywhere"
     if not lines.like_a_normal(pilot.variance, pilot.beyond):
         return (
             f"along some line the posterior is wider than a normal (variance {pilot.variance:.3g} for 1, or "
             f"{pilot.beyond:.2g} of its mass beyond four standard deviations)"
         )
-    tails = f"{pilot.excess:.2g} above it in the tails" if math.isfinite(pilot.excess) else "not finite everywhere"
     return (
         f"the posterior is not normal (what the normal misses of its log density varies by {pilot.misfit:.2g} +- "
-        f"{pilot.error:.1g}; it is {tails})"
+        f"{pilot.error:.1g}; it is {pilot.excess:.2g} above it in the tails)"
     )
