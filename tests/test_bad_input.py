@@ -1,6 +1,7 @@
 """Bad input gets a clear error that names the fix, before anything is compiled."""
 
 import math
+import re
 import subprocess
 import sys
 
@@ -451,8 +452,8 @@ def test_nuts_needs_gradients_only(likelihood):
 def test_without_derivatives_a_random_walk_is_chosen_and_said(likelihood):
     """Means of 4 x 2,000 draws of N(0, 1 / 50), worth 500 at least: within five standard errors."""
     posterior = tm.Posterior(likelihood, np.asarray(real(ROWS)))
-    with pytest.warns(UserWarning, match=NO_DERIVATIVES[likelihood]):
-        run = tm.sample(posterior, init=0.5, num_samples=2000, num_warmup=500)
+    run = tm.sample(posterior, init=0.5, num_samples=2000, num_warmup=500)
+    assert re.search(NO_DERIVATIVES[likelihood], run.choices[0])
     assert isinstance(run.kernel.proposal, tm.RandomWalk)
     assert "every test reads all 50 rows" in " ".join(run.choices)
     assert abs(np.mean(run.samples)) < 5 / np.sqrt(50 * 500)

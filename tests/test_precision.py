@@ -58,7 +58,9 @@ def of_case(name):
 
 
 def expanded(posterior, position):
-    found = tm.optimise.mode(posterior, position, progress=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # rounding may hide the last steps to the mode
+        found = tm.optimise.mode(posterior, position, progress=False)
     controlled = Taylor(2).expand(posterior, found.position)
     return controlled.model, found.position, covariance_factor(controlled.precision)
 

@@ -202,8 +202,8 @@ def _residuals(
 
     if predictors is None:
         of_row = partial(left, lambda flat, row: likelihood(unravel(flat), row), centre)
-        # One ray after the other: derivatives of matrix factorisations, dozens of them at once, were seen to bring XLA's
-        # threads on a CPU to a standstill.
+        # One ray after the other: derivatives of matrix factorisations, dozens at once, were seen to bring threads of
+        # XLA's to a standstill.
         return jax.lax.map(lambda ray: jax.vmap(of_row, (None, 0))(ray, rows), rays)
     # Predictors are linear, so their derivative along a ray is exactly how far they go. Rows are the last axis
     # everywhere: what is worked out element by element then runs along memory.

@@ -121,7 +121,7 @@ def metropolis_acceptance(misfit: float, correlation: float = 0.0) -> float:
         correlation: Of that, at both ends of a step.
 
     Example:
-        >>> round(metropolis_acceptance(1.0), 3)
+        >>> round(metropolis_acceptance(1.0), 2)
         0.48
     """
     return _mean_chance(lambda ratio: np.exp(np.minimum(ratio, 0)), misfit, correlation)
@@ -135,7 +135,7 @@ def barker_acceptance(misfit: float, correlation: float = 0.0) -> float:
         correlation: As above.
 
     Example:
-        >>> barker_acceptance(0.0)
+        >>> round(barker_acceptance(0.0), 2)
         0.5
     """
     return _mean_chance(lambda ratio: 1 / (1 + np.exp(-ratio)), misfit, correlation)
