@@ -119,6 +119,24 @@ def test_two_modes_are_found_and_said():
     assert "chains start at 1 of them" in " ".join(run.choices)
 
 
+def test_two_modes_that_chains_cross_between_are_no_doubt():
+    """Rows know the sum of one number and the square of another: two modes, and nothing between them."""
+    rows = np.asarray(real(1 + 2 * np.random.default_rng(4).normal(size=100)))
+    posterior = tm.Posterior(
+        lambda at, row: -0.125 * (row - at[0] - at[1] ** 2) ** 2, rows, lambda at: -0.5 * jnp.sum(at**2)
+    )
+    run = tm.sample(posterior, init=np.asarray(real([0.0, 0.5])), num_samples=3000)
+    assert "found 2 modes" in " ".join(run.choices)
+    assert run.doubts == ()
+
+    def log_density(points):
+        return -0.125 * np.sum((np.asarray(rows, float) - (points[:, :1] + points[:, 1:] ** 2)) ** 2, axis=1) - 0.5 * (
+            np.sum(points**2, axis=1)
+        )
+
+    within_monte_carlo_error(run, *moments_on_a_grid(log_density, np.linspace(-4, 4, 400), np.linspace(-4, 4, 400)))
+
+
 def test_heavy_tails_are_noticed_and_sampled():
     """Four rows with Cauchy noise: a normal at the mode would lose the tails. Quantiles by quadrature."""
     rows = np.asarray(real([-3.0, 0.0, 1.0, 4.0]))

@@ -51,3 +51,8 @@ def test_a_spike_on_a_wide_foot_is_seen_from_the_spike():
 def test_places_outside_the_support_hold_no_mass():
     values = np.where(lines.PLACES > -1, stats.norm.logpdf(lines.PLACES), -np.inf)
     assert lines.like_a_normal(*lines.heaviest(values[None]))
+
+
+def test_what_is_not_finite_is_not_like_a_normal():
+    values = np.stack([stats.norm.logpdf(lines.PLACES), np.full(lines.PLACES.shape, np.nan)])
+    assert not lines.like_a_normal(*lines.heaviest(values))

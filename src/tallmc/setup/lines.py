@@ -47,7 +47,10 @@ def heaviest(log_densities: Real[np.ndarray, "lines places"]) -> tuple[float, fl
         (1.0, True)
     """
     values = np.where(np.isnan(log_densities), -np.inf, log_densities)
-    mass = np.exp(values - values.max(axis=1, keepdims=True)) * np.gradient(PLACES)
+    highest = values.max(axis=1, keepdims=True)
+    if not np.all(np.isfinite(highest)):
+        return math.inf, 1.0
+    mass = np.exp(values - highest) * np.gradient(PLACES)
     mass /= mass.sum(axis=1, keepdims=True)
     mean = mass @ PLACES
     variance = mass @ PLACES**2 - mean**2

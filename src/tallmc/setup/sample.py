@@ -169,6 +169,8 @@ def sample(
         choices=start.choices + tuple(found.reason for found in moved),
         known_doubts=start.doubts,
     )
+    if run.convergence_doubts:
+        run = dataclasses.replace(run, known_doubts=run.known_doubts + start.unless_mixed)
     num_steps = steps_worth_auditing(fed, model) if automatic else 0
     if num_steps and run.num_draws > 1 and not run.interrupted:
         try:

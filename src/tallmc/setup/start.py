@@ -52,6 +52,7 @@ class Start(NamedTuple):
         weights: How often rows are drawn, if that is known already.
         choices: What was chosen and why, in words.
         doubts: What the caller must be warned of.
+        unless_mixed: What besides, unless R-hat and effective draws have nothing against the run.
     """
 
     model: Model
@@ -63,6 +64,7 @@ class Start(NamedTuple):
     weights: RowWeights | None = None
     choices: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
+    unless_mixed: tuple[str, ...] = ()
 
 
 def find_start(
