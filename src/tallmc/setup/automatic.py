@@ -142,8 +142,8 @@ def _between_modes(situation: Situation, modes: list[PyTree], factor: np.ndarray
     starts = np.stack([flats[chain % len(modes)] for chain in range(num_chains)])
     way = situation.gradients(starts, factor, f"found {len(modes)} modes, so chains start at {where}")
     doubts = (
-        f"the posterior has at least {len(modes)} modes, and chains have not crossed between them often enough: the draws "
-        "say nothing of how much each weighs. Sample at a higher temperature, or each mode by itself",
+        f"the posterior has at least {len(modes)} modes, and chains have not crossed between them often enough: the "
+        "draws say nothing of how much each weighs. Sample at a higher temperature, or each mode by itself",
     )
     return _decided(situation, [way], rows_read)._replace(unless_mixed=doubts)
 
