@@ -62,3 +62,9 @@ def test_keys_whose_numbers_depend_on_the_batch_are_replaced():
     alone = [jax.random.normal(one, (5,)) for one in keys]
     np.testing.assert_array_equal(jax.vmap(lambda one: jax.random.normal(one, (5,)))(keys), jnp.stack(alone))
     assert np.any(jax.random.key_data(key) != jax.random.key_data(as_key(jax.random.key(4, impl="rbg"))))
+
+
+@pytest.mark.parametrize("derive", [lambda key: jax.random.split(key, 2), lambda key: jax.random.fold_in(key, 3)])
+def test_keys_are_not_merged_with_what_they_come_from(derive):
+    """In JAX 0.11 a CPU's compiler never ends on a chain of keys that is merged into one loop."""
+    assert "optimization_barrier" in jax.jit(derive).lower(as_key(0)).as_text()

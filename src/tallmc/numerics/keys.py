@@ -45,12 +45,21 @@ def _seed(seed: Array) -> UInt32[Array, "2"]:
     return jax.random.key_data(jax.random.key(seed, impl="threefry2x32"))
 
 
+def _derived(key: UInt32[Array, "2"], high: Array, low: Array) -> Array:
+    """New keys, worked out before what is drawn from them.
+
+    Without the barrier XLA merges a key with the keys it comes from and with its draws. In JAX 0.11 LLVM's loop
+    vectoriser then walks all paths through sixty rounds, each of which doubles their number, and never ends.
+    """
+    return jnp.stack(jax.lax.optimization_barrier(_threefry(key, high, low)), axis=-1)
+
+
 def _split(key: UInt32[Array, "2"], shape: Sequence[int]) -> Array:
-    return jnp.stack(_threefry(key, *_count(shape)), axis=-1)
+    return _derived(key, *_count(shape))
 
 
 def _fold_in(key: UInt32[Array, "2"], data: int | Array) -> UInt32[Array, "2"]:
-    return jnp.stack(_threefry(key, jnp.uint32(0), jnp.asarray(data).astype(jnp.uint32)))
+    return _derived(key, jnp.uint32(0), jnp.asarray(data).astype(jnp.uint32))
 
 
 def _random_bits(key: UInt32[Array, "2"], bit_width: int, shape: Sequence[int]) -> Array:
