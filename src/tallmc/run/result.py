@@ -42,6 +42,7 @@ class Run:
         session: All that the chains need to go on.
         choices: What was chosen for the caller, in words.
         known_doubts: What was known against the run before its draws were looked at.
+        unless_mixed: What is besides, unless R-hat and effective draws have nothing against it.
         audit: Decisions checked on all rows, if that was done.
         timing: Seconds of the call that gave the run, by phase: reading, mode, expansion, pilot, compiling, warmup,
             sampling, audit, and total.
@@ -58,6 +59,7 @@ class Run:
     session: Session
     choices: tuple[str, ...] = ()
     known_doubts: tuple[str, ...] = ()
+    unless_mixed: tuple[str, ...] = ()
     audit: Any = None
     timing: dict[str, float] = dataclasses.field(default_factory=dict)
     unconstrained: PyTree = None
@@ -164,7 +166,7 @@ class Run:
     @property
     def doubts(self) -> tuple[str, ...]:
         """Why the run may not be what the caller thinks; empty only if nothing is known against the draws."""
-        return self.known_doubts + self.convergence_doubts
+        return self.known_doubts + (self.unless_mixed if self.convergence_doubts else ()) + self.convergence_doubts
 
     @functools.cached_property
     def convergence_doubts(self) -> tuple[str, ...]:

@@ -168,9 +168,8 @@ def sample(
         setup_rows=setup_rows + sum(found.rows_read for found in moved),
         choices=start.choices + tuple(found.reason for found in moved),
         known_doubts=start.doubts,
+        unless_mixed=start.unless_mixed,
     )
-    if run.convergence_doubts:
-        run = dataclasses.replace(run, known_doubts=run.known_doubts + start.unless_mixed)
     num_steps = steps_worth_auditing(fed, model) if automatic else 0
     if num_steps and run.num_draws > 1 and not run.interrupted:
         try:
@@ -180,8 +179,10 @@ def sample(
         except KeyboardInterrupt:  # the draws are there; whoever is in a hurry may have them
             stopped = "the audit was stopped before it had an answer"
             run = dataclasses.replace(run, known_doubts=(*run.known_doubts, stopped))
-    _warn(run)
-    return dataclasses.replace(run, timing=timing.total())
+    finished = dataclasses.replace(run, timing={})
+    _warn(finished)
+    finished.timing.update(timing.total())  # last: R-hat of thousands of chains takes its time as well
+    return finished
 
 
 def _warn(run: Run) -> None:
@@ -190,10 +191,9 @@ def _warn(run: Run) -> None:
         for warning in part.warnings(run.part_stats(number)):
             trusting = isinstance(part, MetropolisHastings) and part.rule.promise.trusts_normality
             warnings.warn(warning, NormalityWarning if trusting else UserWarning, stacklevel=3)
-    for doubt in run.known_doubts:
-        warnings.warn(doubt, UserWarning, stacklevel=3)
-    for doubt in run.convergence_doubts:
-        warnings.warn(doubt, ConvergenceWarning, stacklevel=3)
+    for doubt in run.doubts:
+        kind = ConvergenceWarning if doubt in run.convergence_doubts else UserWarning
+        warnings.warn(doubt, kind, stacklevel=3)
 
 
 def _check_counts(num_samples: int, num_warmup: int, num_chains: int) -> None:
