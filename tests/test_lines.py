@@ -56,3 +56,18 @@ def test_places_outside_the_support_hold_no_mass():
 def test_what_is_not_finite_is_not_like_a_normal():
     values = np.stack([stats.norm.logpdf(lines.PLACES), np.full(lines.PLACES.shape, np.nan)])
     assert not lines.like_a_normal(*lines.heaviest(values))
+
+
+def test_what_lies_behind_a_barrier_is_no_mass():
+    """Far out float32 may lose all digits of a likelihood; a chain from the centre never gets there."""
+    values = stats.norm.logpdf(lines.PLACES)
+    values[0], values[-1] = 4000.0, np.inf
+    assert lines.like_a_normal(*lines.heaviest(values[None]))
+    values = np.where(np.abs(lines.PLACES) < 1, 0.0, -1.0)  # a wide foot behind no barrier
+    assert not lines.like_a_normal(*lines.heaviest(values[None]))
+
+
+def test_where_rows_are_few_less_is_like_a_normal():
+    found = lines.heaviest(stats.t(6).logpdf(lines.PLACES * np.sqrt(7 / 6))[None])
+    assert lines.like_a_normal(*found)
+    assert not lines.like_a_normal(*found, of_few=True)

@@ -166,9 +166,28 @@ def test_far_columns_are_those_whose_spread_is_small():
 
 @single
 def test_a_run_says_so():
-    posterior, init = of_case("negative_binomial_nearly_poisson")
+    case = CASES["negative_binomial_nearly_poisson"]()
+
+    def near_eight(at):
+        return -0.5 * jnp.sum(at["b"] ** 2) - 0.5 * ((at["log_size"] - 8) / 0.1) ** 2
+
+    posterior = tm.Posterior(case.log_likelihood, case.data, near_eight)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        run = tm.sample(posterior, init=init, num_samples=20, num_warmup=20)
+        run = tm.sample(posterior, init=case.init, num_samples=20, num_warmup=20)
     assert any("gammaln" in doubt for doubt in run.doubts)
     assert any("float32 is too coarse for this likelihood" in str(one.message) for one in caught)
+
+
+@single
+def test_what_rounding_leaves_nothing_of_is_refused_at_once():
+    """A run would only draw noise, for as long as NUTS makes its longest trajectories."""
+    rows = np.linspace(-1, 1, 2000, dtype=np.float32)
+
+    def far_from_zero(constant):
+        return tm.Posterior(lambda at, row: constant - 0.5 * (row - at) ** 2, rows)
+
+    doubted, hopeless = far_from_zero(1e6), far_from_zero(1e7)
+    assert "float32 is too coarse" in rounding_doubts(doubted.model, doubted.rows, np.float32(0))[0]
+    with pytest.raises(ValueError, match="float32 is too coarse"):
+        rounding_doubts(hopeless.model, hopeless.rows, np.float32(0))

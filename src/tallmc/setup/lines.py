@@ -16,6 +16,11 @@ PLACES = np.concatenate([-_FAR[::-1], _NEAR, _FAR])
 _WIDE = 1.35
 _BEYOND = 4.0
 _MASS_BEYOND = 0.006
+# The same where all rows are few, so that following gradients costs little: no more than the former of these two.
+_WIDE_OF_FEW, _MASS_BEYOND_OF_FEW = 1.2, 0.003
+# Whatever lies behind a fall of so many nats no chain comes to. Far out float32 may lose all digits of a likelihood,
+# and what it leaves must not pass for mass.
+_BARRIER = 50.0
 
 
 def directions(factor: Real[np.ndarray, "d d"]) -> Real[np.ndarray, "lines d"]:
@@ -46,7 +51,7 @@ def heaviest(log_densities: Real[np.ndarray, "lines places"]) -> tuple[float, fl
         >>> round(variance, 6), beyond < 1e-4
         (1.0, True)
     """
-    values = np.where(np.isnan(log_densities), -np.inf, log_densities)
+    values = _reachable(np.where(np.isnan(log_densities), -np.inf, log_densities))
     highest = values.max(axis=1, keepdims=True)
     if not np.all(np.isfinite(highest)):
         return math.inf, 1.0
@@ -57,6 +62,26 @@ def heaviest(log_densities: Real[np.ndarray, "lines places"]) -> tuple[float, fl
     return float(variance.max()), float(mass[:, np.abs(PLACES) > _BEYOND].sum(axis=1).max())
 
 
-def like_a_normal(variance: float, beyond: float) -> bool:
-    """Whether a proposal that fits a normal goes wherever there is mass."""
-    return math.isfinite(variance) and variance < _WIDE and beyond < _MASS_BEYOND
+def _reachable(values: Real[np.ndarray, "lines places"]) -> Real[np.ndarray, "lines places"]:
+    """Minus infinity behind barriers, as seen from the centre."""
+    centre = len(PLACES) // 2
+
+    def outwards(side: np.ndarray) -> np.ndarray:
+        with np.errstate(invalid="ignore"):  # infinity less infinity
+            fall = np.maximum.accumulate(side, axis=1) - side
+        return np.where(np.logical_or.accumulate(fall > _BARRIER, axis=1), -np.inf, side)
+
+    left, right = outwards(values[:, centre::-1]), outwards(values[:, centre:])
+    return np.concatenate([left[:, :0:-1], right], axis=1)
+
+
+def like_a_normal(variance: float, beyond: float, *, of_few: bool = False) -> bool:
+    """Whether a proposal that fits a normal goes wherever there is mass.
+
+    Args:
+        variance: As `heaviest` finds it.
+        beyond: Likewise.
+        of_few: Whether rows are so few that it costs little to be strict.
+    """
+    wide, most = (_WIDE_OF_FEW, _MASS_BEYOND_OF_FEW) if of_few else (_WIDE, _MASS_BEYOND)
+    return math.isfinite(variance) and variance < wide and beyond < most

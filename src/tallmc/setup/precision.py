@@ -21,6 +21,9 @@ _TOLERATED_SHIFT = 0.1  # posterior standard deviations by which rounding may mo
 # two thousand lost 60 %. Of sixty posteriors that are right in float32, none comes near any of the three limits; the
 # worst have 0.01, 0.00014 and 0.0008.
 _TOLERATED_BEND = 0.02
+# Standard deviation of the log density of all rows beyond which no kernel can move by it: proposals would be accepted
+# by their rounding. In between draws are doubted. A judgement.
+_HOPELESS = 10.0
 # A column whose numbers lie this many times as far from zero as from each other is called far. A judgement: a
 # regression on it and a constant loses the square of that in digits, 3 of the 7 that there are.
 _FAR_COLUMN = 30.0
@@ -77,7 +80,7 @@ def rounding_doubts(
 
     Some rows are worked out again in float64. Where tests compare a row's log likelihoods (a plain model), what counts
     is the error of their differences, added up over all rows. Where rows say only what an expansion leaves of them, it
-    is the error of the sums that the expansion is made of.
+    is the error of the sums that the expansion is made of. Raises `ValueError` where it leaves nothing to go by.
 
     Args:
         model: What the run will be shown: plain, or with its expansion.
@@ -99,11 +102,14 @@ def rounding_doubts(
     if found.lost:
         return (f"float32 gives no finite log likelihood at places near by where float64 does; {cure}",)
     if found.value > _TOLERATED:
-        return (
+        doubt = (
             f"float32 is too coarse for this likelihood: its rounding alone moves the log density of all "
             f"{model.num_rows:,} rows by {found.value:.2g} between nearby positions (at most {_TOLERATED} is "
-            f"harmless); {cure}",
+            f"harmless); {cure}"
         )
+        if found.value > _HOPELESS:
+            raise ValueError(doubt)
+        return (doubt,)
     doubts = []
     if found.shift > _TOLERATED_SHIFT:
         doubts.append(

@@ -117,7 +117,7 @@ def around_a_mode(
     near = normal_starts(centre, factor, num_chains, situation.seed)
     near = near if _inside(posterior, near, centre) else situation.at(centre)
     normal = _like_a_normal(pilot, posterior.num_rows)
-    reason = _not_normal(pilot)
+    reason = _not_normal(pilot, posterior.num_rows)
     ways = [situation.gradients(near if normal else situation.at(centre), factor, reason)]
     rows_read = 0
     if normal:
@@ -219,16 +219,17 @@ def _inside(posterior: Posterior, starts: Float[np.ndarray, "chains d"], like: P
 
 def _like_a_normal(pilot: Pilot, num_rows: int) -> bool:
     # With few rows nothing is saved by steps that fit only nearly.
-    enough = _ROUGHLY_NORMAL if num_rows <= FEW_ROWS else _NEARLY_NORMAL
-    tails = pilot.excess < _HEAVY + 2 * pilot.misfit and lines.like_a_normal(pilot.variance, pilot.beyond)
-    return pilot.misfit < enough and tails
+    few = num_rows <= FEW_ROWS
+    enough = _ROUGHLY_NORMAL if few else _NEARLY_NORMAL
+    light = lines.like_a_normal(pilot.variance, pilot.beyond, of_few=few)
+    return pilot.misfit < enough and pilot.excess < _HEAVY + 2 * pilot.misfit and light
 
 
-def _not_normal(pilot: Pilot) -> str:
+def _not_normal(pilot: Pilot, num_rows: int) -> str:
     """Why not, in words."""
     if not (math.isfinite(pilot.variance) and math.isfinite(pilot.misfit)):
         return "near by the log density is not finite everywhere"
-    if not lines.like_a_normal(pilot.variance, pilot.beyond):
+    if not lines.like_a_normal(pilot.variance, pilot.beyond, of_few=num_rows <= FEW_ROWS):
         return (
             f"along some line the posterior is wider than a normal (variance {pilot.variance:.3g} for 1, or "
             f"{pilot.beyond:.2g} of its mass beyond four standard deviations)"
