@@ -43,7 +43,7 @@ def _decide(problem, keys, start):
 
 
 def answers(rule, feed_class, posterior, keys, start=0.0, end=1.0, offset=0.0, shuffle=0, asked=False):
-    """What each of the tests, one a key, decided about a move, and the rows that it read, or that the test asked for."""
+    """What each of the tests, one a key, decided about a move, and the rows that it read or asked for."""
     dtype = jnp.result_type(float)
     start, end, offset = (jnp.asarray(value, dtype) for value in (start, end, offset))
     feed = feed_class.of(posterior.rows, rule.needs, posterior.model)

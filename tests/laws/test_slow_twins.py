@@ -114,8 +114,8 @@ def test_mh_sub_lhd_is_bardenets_algorithm(inequality):
 
 @pytest.mark.parametrize("batch_size", [(50, 100, 250), 100])
 def test_per_step_takes_the_cheapest_candidate_within_the_error(batch_size):
-    """All candidates on the same rows; of those whose error is allowed at this step's `mu_std`, the one that is expected
-    to read least decides. Its design is worked out here for the step alone, not looked up in a table."""
+    """All candidates on the same rows; of those whose error is allowed at this step's `mu_std`, the one that should
+    read least decides. Its design is worked out here for the step alone, not looked up in a table."""
     max_error, epsilons = 0.05, (0.01, 0.05, 0.2)
     sizes = batch_size if isinstance(batch_size, tuple) else [100 * 2**k for k in range(5)]
     table = np.sinh(np.linspace(0.0, np.arcsinh(1000.0), 128))  # the rule rounds mu_std down to one of these

@@ -9,11 +9,11 @@ from jaxtyping import Array, ArrayLike, Real
 from tallmc.acceptance.contract import AcceptanceRule, Guarantee, Promise, Question, Verdict, check_batch_size
 from tallmc.acceptance.formulas import METROPOLIS
 from tallmc.acceptance.full_sum import FullSum
-from tallmc.acceptance.schedule import Schedule
 from tallmc.acceptance.sequential_test import check_boundary, check_epsilon, sequential_test
 from tallmc.feed import Drawn, Needs, Window
 from tallmc.numerics.arithmetic import rounded
 from tallmc.numerics.moments import Moments
+from tallmc.numerics.schedule import Schedule
 from tallmc.posterior import Model
 
 _FEWEST_ROWS = 10  # the expansion of Student's quantile is good to 1e-3 from here on, at any epsilon above 0.001
@@ -94,8 +94,8 @@ class AustereMH(AcceptanceRule[SequentialEvidence]):
         check_batch_size(batch_size)
         check_boundary(boundary)
         if isinstance(epsilon, Schedule):
-            for time in (0, 2**30):
-                check_epsilon(float(epsilon(jnp.int32(time))))
+            for corner in epsilon.corners():
+                check_epsilon(corner)
         else:
             check_epsilon(epsilon)
             epsilon = float(epsilon)
@@ -167,13 +167,13 @@ class AustereMH(AcceptanceRule[SequentialEvidence]):
             )
 
     def _largest_error(self, num_rows: int) -> float:
-        """The error of a test in the hardest case, by dynamic programming; of a schedule, at its larger end.
+        """The error of a test in the hardest case, by dynamic programming; of a schedule, at its largest.
 
         For rows drawn without replacement. Of rows drawn by weight it says nothing; `tm.audit` does.
         """
         epsilon = self.epsilon
         if isinstance(epsilon, Schedule):
-            epsilon = max(float(epsilon(jnp.int32(time))) for time in (0, 2**30))
+            epsilon = max(epsilon.corners())
         return float(sequential_test(0.0, min(1.0, self.batch_size / num_rows), epsilon, self.boundary).error)
 
 

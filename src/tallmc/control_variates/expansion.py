@@ -8,12 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, PyTree, Real
+from jaxtyping import Array, Int, PyTree, Real
 
 from tallmc.control_variates.remainder import remainder
 from tallmc.control_variates.remainder_bounds import RemainderBounds, WhitenedStep, whitened_step
 from tallmc.numerics.arithmetic import matvec, rounded, row_products
 from tallmc.numerics.flat import as_device_array
+from tallmc.numerics.schedule import Schedule
 from tallmc.posterior import KnownChange, Model, PlainModel
 from tallmc.posterior.block_sums import first_of
 from tallmc.posterior.linear_predictor import LinearPredictor
@@ -128,6 +129,17 @@ class ExpandedModel(Model):
     log_prior = property(lambda self: self.plain.log_prior, doc="Of a position.")  # pyright: ignore
     temperature = property(lambda self: self.plain.temperature, doc="What the log likelihood is divided by.")  # pyright: ignore
     num_rows = property(lambda self: self.plain.num_rows, doc="Rows of data.")  # pyright: ignore
+
+    @property
+    def cooling(self) -> Schedule | None:
+        """The temperature as a function of time, if it changes."""
+        return self.plain.cooling
+
+    def at_time(self, time: Int[Array, ""]) -> "ExpandedModel":
+        """The same at the temperature of this time: what rows say, the polynomial's part included, is all tempered."""
+        if self.cooling is None:
+            return self
+        return ExpandedModel(self.plain.at_time(time), self.expansion, self.bounds)
 
     def known_change(self, position: PyTree, proposed: PyTree, *, with_reach: bool = False) -> KnownChange:
         """Prior and polynomial; the reach is measured in the coordinates in which that is a sum of squares."""

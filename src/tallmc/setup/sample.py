@@ -113,6 +113,11 @@ def sample(
             raise ValueError(
                 "without a kernel control variate and feed are chosen too; leave control_variate and feed out"
             )
+        if posterior.schedule is not None:
+            raise ValueError(
+                "a method is chosen for one temperature, and this posterior has a schedule; pass a kernel, such as "
+                "tm.MetropolisHastings(tm.RandomWalk(scale), tm.MHMinibatch()), or one temperature"
+            )
         budget = Budget(num_chains, num_warmup, num_samples)
         start = plan(posterior, init, budget, key_plan, timing, progress=progress)
         start = start._replace(doubts=start.doubts + plan_doubts(start.model, posterior.rows, start.positions))
@@ -190,7 +195,7 @@ def _warn(run: Run) -> None:
         for warning in part.warnings(run.part_stats(number)):
             trusting = isinstance(part, MetropolisHastings) and part.rule.promise.trusts_normality
             warnings.warn(warning, NormalityWarning if trusting else UserWarning, stacklevel=3)
-    for doubt in run.known_doubts:
+    for doubt in run.known_doubts + run.heat_doubts:
         warnings.warn(doubt, UserWarning, stacklevel=3)
     for doubt in run.convergence_doubts:
         warnings.warn(doubt, ConvergenceWarning, stacklevel=3)
