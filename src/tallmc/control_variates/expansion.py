@@ -146,7 +146,7 @@ class ExpandedModel(Model):
         old, new = ravel_pytree(position)[0], ravel_pytree(proposed)[0]
         step = self.expansion.step(old, new)
         change = self.expansion.change(old, new, step)
-        offset = self.log_prior_change(position, proposed) + change / self.temperature.astype(change.dtype)
+        offset = self.log_prior_change(position, proposed) + rounded(change / self.temperature.astype(change.dtype))
         if not with_reach:
             return KnownChange(offset, None)
         assert self.bounds is not None
@@ -163,7 +163,7 @@ class ExpandedModel(Model):
         else:
             old, new = (jax.tree.map(lambda leaf: leaf[None], end) for end in (position, proposed))
             change = self._residual_changes(old, new, rows)[0]
-        return change / self.temperature.astype(change.dtype)
+        return rounded(change / self.temperature.astype(change.dtype))
 
     def log_ratios_of_moves(self, positions: PyTree, proposed: PyTree, rows: PyTree) -> Real[Array, "moves rows"]:
         """The same for several moves; for a linear predictor as one matrix product."""
@@ -176,7 +176,7 @@ class ExpandedModel(Model):
             change = jax.vmap(partial(_linear_residuals, likelihood, y, seen[0], order=expansion.order))(old, new)
         else:
             change = self._residual_changes(positions, proposed, rows)
-        return change / self.temperature.astype(change.dtype)
+        return rounded(change / self.temperature.astype(change.dtype))
 
     def _residual_changes(self, positions: PyTree, proposed: PyTree, rows: PyTree) -> Real[Array, "moves rows"]:
         centre, (_, unravel) = self.expansion.centre, ravel_pytree(jax.tree.map(lambda leaf: leaf[0], positions))

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int, PyTree, Real
 
+from tallmc.numerics.arithmetic import rounded
 from tallmc.numerics.schedule import Schedule
 
 
@@ -94,7 +95,7 @@ class PlainModel(Model):
     def log_ratios(self, position: PyTree, proposed: PyTree, rows: PyTree) -> Real[Array, " rows"]:
         """The difference of both log likelihoods, tempered."""
         change = self.log_likelihoods(proposed, rows) - self.log_likelihoods(position, rows)
-        return change / self.temperature.astype(change.dtype)
+        return rounded(change / self.temperature.astype(change.dtype))
 
     def known_change(self, position: PyTree, proposed: PyTree, *, with_reach: bool = False) -> KnownChange:
         """The prior's log ratio, which is all that a model without an expansion knows before it reads rows."""
