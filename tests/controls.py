@@ -3,6 +3,7 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 import tallmc as tm
 from tallmc.numerics.moments import Moments
@@ -98,3 +99,22 @@ class PilotVariance(tm.MHMinibatch):
     def _noise_variance(self, evidence):
         count, num_rows = jnp.maximum(evidence.test.count, 1), float(evidence.num_rows)
         return evidence.pilot.variance * num_rows**2 / count * (1 - count / num_rows)
+
+
+class OwnDirection(tm.optimise.DirectionTest):
+    """For gradients, what the paper prints for Newton's updates: the length of an estimated update along its own
+    direction, in its standard deviations there. No row is left that the direction does not know."""
+
+    carries_rows = True
+
+    def accepts(self, look, looks):
+        import scipy.special
+
+        pooled = look.halves[0] + look.halves[1]
+        step, count, num_rows = look.update(pooled), pooled.num_rows, look.problem.num_rows
+        along, still = look.kind.along(look.scaled(pooled), step, look.problem), np.zeros_like(step)
+        blocks = [block for half in (0, 1) for block in look.rows.look(half, 0, look.size)]
+        parts = [look.problem.influence_sums(look.position, block, along, still) for block in blocks]
+        total, squares = (sum(column) for column in zip(*parts, strict=True))
+        variance = num_rows**2 * (squares / count - (total / count) ** 2) / count * (1 - count / num_rows)
+        return bool(step @ step > -scipy.special.ndtri(self.epsilon) * np.sqrt(variance))

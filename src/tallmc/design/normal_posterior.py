@@ -58,7 +58,7 @@ def normal_posterior(
     Example:
         >>> found = normal_posterior(first_fraction=500 / 12_214, epsilon=0.05, scale=2.0)
         >>> print(f"{found.sd:.2f} times as wide, from {100 * found.data_fraction:.0f} % of the rows")
-        1.28 times as wide, from 58 % of the rows
+        1.28 times as wide, from 39 % of the rows
     """
     for name, value in (("scale", scale), ("temperature", temperature)):
         if not (np.isfinite(value) and value > 0):

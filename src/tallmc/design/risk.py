@@ -17,8 +17,8 @@ from tallmc.posterior import Posterior
 from tallmc.run import Run
 from tallmc.run.mixing import mixing
 
-# From an exact test to one that always stops at its first look. Neighbours differ by a factor of 1.6; near its least the
-# risk is so flat that half of that on either side hardly shows.
+# From an exact test to one that always stops at its first look. Neighbours differ by a factor of 1.6; near its least
+# the risk is so flat that half of that on either side hardly shows.
 _EPSILONS = (0.0, *np.geomspace(1e-5, 0.5, 24))
 _NUM_MOVES = 1000
 _STRETCHES = 200  # of the run, in each of which epsilon stays: each 4 % longer than the one before, in a run of 10,000
@@ -109,9 +109,9 @@ def least_risk(estimated: Risk, num_samples: int, num_chains: int = 4, *, num_wa
 
     The paper leaves this to future work (Korattikara et al., 2014, section 7). In each stretch of the run the epsilon
     is taken that lowers the risk of the average so far by most for each row read: a rough test at first, when variance
-    is all there is, and a finer one as bias would be what is left. It is a function of time alone, fixed before the run:
-    what chains see never changes it, so nothing is adapted. The chain's kernel changes with time, though, and its error
-    diminishes: for a run that is to be stopped at any time. Of a run whose length is known the best constant,
+    is all there is, and a finer one as bias would be what is left. It is a function of time alone, fixed before the
+    run: what chains see never changes it, so nothing is adapted. The chain's kernel changes with time, though, and its
+    error diminishes: for a run that is to be stopped at any time. Of a run whose length is known the best constant,
     `estimated.best(rows)`, does better at its end.
 
     Args:
