@@ -70,13 +70,18 @@ class AustereMH(AcceptanceRule[SequentialEvidence]):
     error of one look; a test looks often, so its own error is larger: `tm.design.sequential_test` has the figure and
     `tm.design.worst_case` finds the cheapest rule with a given one.
 
+    What that does to the draws: at temperature 1, without an expansion, they are spread too widely. A normal posterior
+    in one dimension (12,214 rows, batches of 500, tuned steps) is too wide by 7 % at an epsilon of 0.01, 28 to 31 % at
+    0.05, 56 % at 0.1 and 94 % at 0.2. At temperature 100 it is 1 % at 0.05. `tm.design.normal_posterior` works this out.
+
     With `feed=tm.WeightedFeed`, for rare features, it ends after as many draws as there are rows and goes by the sign
     of what it has then. That is precise enough only for what a Taylor expansion leaves of the rows, so it needs one
     (`control_variate=tm.Taylor()`); the summary says how often it came to that.
 
     Args:
-        epsilon: Error allowed to one look, in [0, 1); or a schedule of it, such as `tm.schedule.power(0.2)`. 0 decides
-            as `Exact` does, unless rows are drawn by weight.
+        epsilon: Error allowed to one look, in [0, 1); or a schedule of it, such as `tm.schedule.power(0.2)`, or
+            `tm.schedule.redesigned(0.01)`, which warm-up designs. 0 decides as `Exact` does, unless rows are drawn by
+            weight.
         batch_size: Rows between two looks. 500 or so, for the test trusts the central limit theorem.
         boundary: Exponent of Wang and Tsiatis: 0.5 (Pocock) asks for the same confidence at every look, 1
             (O'Brien and Fleming) for more at early ones.
