@@ -119,14 +119,6 @@ MUTANTS = {
         "jnp.mod(windows, jnp.asarray(batches // batches, jnp.int32)) == 0",
         (TWINS + "test_per_step_takes_the_cheapest_candidate_within_the_error[batch_size0]",),
     ),
-    "a gradient's test takes noise for a tenth of what it is": Mutant(
-        "optimise/update_kind.py",
-        "        return self.of(sums._replace(score=direction), problem)\n\n    def explained(self, step: np.ndarray)"
-        ' -> np.ndarray:\n        """None',
-        "        return 0.01 * self.of(sums._replace(score=direction), problem)\n\n    def explained(self, step: np.ndarray)"
-        ' -> np.ndarray:\n        """None',
-        ("tests/test_gradient_steps.py::test_steps_keep_the_promise",),
-    ),
     # Rules.
     "MHSubLhd has 0.3 of its log term": Mutant(
         "acceptance/mh_sub_lhd.py",

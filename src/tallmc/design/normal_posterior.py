@@ -63,17 +63,25 @@ def normal_posterior(
     for name, value in (("scale", scale), ("temperature", temperature)):
         if not (np.isfinite(value) and value > 0):
             raise ValueError(f"{name} must be a positive number, got {value}")
-    reach = 1.5 * _REACH
-    for _ in range(_MOST_TRIES):
+    reach, found = 1.5 * _REACH, None
+    for _ in range(_MOST_TRIES):  # on wider grids, until the chain has room
         at = np.linspace(-reach, reach, _POINTS)
-        exact, chain, read = _chains(at, first_fraction, epsilon, boundary, scale, temperature)
-        shares, posterior = stationary(chain), stationary(exact)
-        sd = float(np.sqrt(shares @ at**2))
-        if _REACH * sd <= reach:
+        found = _on_grid(at, *_chains(at, first_fraction, epsilon, boundary, scale, temperature))
+        if _REACH * found.sd <= reach:
             break
-        reach = 1.2 * _REACH * sd
-    distance = float(np.abs(shares - posterior).sum() / 2)
-    return NormalPosterior(sd, float(shares @ read), float(1 - shares @ np.diag(chain)), distance)
+        reach = 1.2 * _REACH * found.sd
+    assert found is not None
+    return found
+
+
+def _on_grid(at: np.ndarray, exact: np.ndarray, chain: np.ndarray, read: np.ndarray) -> NormalPosterior:
+    shares, posterior = stationary(chain), stationary(exact)
+    return NormalPosterior(
+        sd=float(np.sqrt(shares @ at**2)),
+        data_fraction=float(shares @ read),
+        acceptance=float(1 - shares @ np.diag(chain)),
+        total_variation=float(np.abs(shares - posterior).sum() / 2),
+    )
 
 
 def _chains(

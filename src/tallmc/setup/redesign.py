@@ -85,8 +85,8 @@ class Redesigns:
         question, kept = asked.question, np.flatnonzero(np.asarray(asked.possible))
         if not len(kept):
             return float(rule.epsilon.values[rule.epsilon.made])
-        ends = jax.tree.map(lambda leaf: jnp.asarray(leaf)[kept], (question.position, question.proposed))
-        moves = Moves(*ends, np.asarray(question.offset, float)[kept])
+        start, end = jax.tree.map(lambda leaf: jnp.asarray(leaf)[kept], (question.position, question.proposed))
+        moves = Moves(start, end, np.asarray(question.offset, float)[kept])
         model = session.model.at_time(jnp.int32(time))
         self.rows_read += self.rows.num_rows
         found = possible_moves(move_moments(model, self.rows, moves))
