@@ -26,14 +26,14 @@ class Recorder:
         return Recording
 
 
-def full_update(problem, position):
-    """The update of all rows, in float64."""
+def full_update(problem, position, kind=None):
+    """The update of all rows, in float64; Newton's, or of a kind."""
     rows = type(problem.data)(*(leaf.astype(np.float64) for leaf in problem.data))
     sums = problem.sums(position, rows, curvature=True) + problem.prior(position)
-    return np.linalg.solve(sums.curvature, sums.score)
+    return np.linalg.solve(sums.curvature, sums.score) if kind is None else kind.of(sums, problem)
 
 
-def share_of_wrong_directions(problem, test, num_tests, spread, *, epsilon=0.05, first_rows=None):
+def share_of_wrong_directions(problem, test, num_tests, spread, *, epsilon=0.05, first_rows=None, kind=None):
     """One tested update from each of many positions, `spread` posterior standard deviations around the optimum.
 
     Returns:
@@ -51,11 +51,12 @@ def share_of_wrong_directions(problem, test, num_tests, spread, *, epsilon=0.05,
             tm.optimise.irls(
                 problem,
                 test=recorder,
+                update=kind,
                 epsilon=epsilon,
                 init=init,
                 first_rows=first_rows,
                 seed=seed,
                 max_iterations=1,
             )
-    wrong = sum(float(step @ full_update(problem, position)) < 0 for position, step in recorder.seen)
+    wrong = sum(float(step @ full_update(problem, position, kind)) < 0 for position, step in recorder.seen)
     return wrong / num_tests, len(recorder.seen) / num_tests

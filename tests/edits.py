@@ -88,6 +88,37 @@ MUTANTS = {
         "share[heavy[1:]] -= np.clip(left_over[1:], 0, 1)",
         (FEEDS + "test_rows_by_weight_come_in_proportion_and_are_scaled_back",),
     ),
+    # Schedules.
+    "a test is observed at the last temperature": Mutant(
+        "run/chain.py",
+        "problem.kernel.observe(chain.state, problem.model.at_time(chain.finished), window)",
+        "problem.kernel.observe(chain.state, problem.model.at_time(2**30 + 0 * chain.finished), window)",
+        ("tests/test_temperature.py::test_each_draw_is_of_the_posterior_at_its_temperature",),
+    ),
+    "an audit asks at the last temperature": Mutant(
+        "diagnostics/audit.py",
+        "    totals = totals * steps.colder\n",
+        "",
+        ("tests/test_temperature.py::test_an_audit_asks_at_the_temperature_of_the_step[rule0]",),
+    ),
+    "a design is never in force": Mutant(
+        "numerics/schedule.py",
+        "times[self.made], values[self.made + 1 :] = time, value",
+        "times[self.made] = time",
+        ("tests/test_redesign.py::test_nothing_changes_after_four_fifths_of_warm_up",),
+    ),
+    "a bias has half its size": Mutant(
+        "design/risk.py",
+        "bias = [(time + 1) / 2 *",
+        "bias = [(time + 1) / 4 *",
+        ("tests/test_risk.py::test_the_bias_of_the_squared_deviation_is_what_the_chain_has",),
+    ),
+    "per-step candidates all look at every window": Mutant(
+        "acceptance/austere_mh_per_step.py",
+        "jnp.mod(windows, jnp.asarray(batches // self.batch_size, jnp.int32)) == 0",
+        "jnp.mod(windows, jnp.asarray(batches // batches, jnp.int32)) == 0",
+        (TWINS + "test_per_step_takes_the_cheapest_candidate_within_the_error[batch_size0]",),
+    ),
     # Rules.
     "MHSubLhd has 0.3 of its log term": Mutant(
         "acceptance/mh_sub_lhd.py",

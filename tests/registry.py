@@ -22,6 +22,7 @@ RULES = {
     "austere_mh_stricter_early": lambda: tm.AustereMH(epsilon=0.1, batch_size=50, boundary=1.0),
     "austere_mh_schedule": lambda: tm.AustereMH(tm.schedule.power(0.05, delay=100.0), batch_size=100),
     "austere_mh_per_step": lambda: tm.AustereMHPerStep(max_error=0.05, batch_size=100),
+    "austere_mh_per_step_grid": lambda: tm.AustereMHPerStep(max_error=0.05, batch_size=range(50, 501, 50)),
     "mh_sub_lhd": lambda: tm.MHSubLhd(bound=largest_change),
     "mh_sub_lhd_scan": lambda: tm.MHSubLhd(bound="scan", inequality="serfling"),
     "mint": lambda: tm.Mint(batch_size=100, exponent=0.3),

@@ -36,30 +36,32 @@ def _decide(problem, keys, start):
         cursor = problem.feed.start(key_feed, kernel.wants_every_row(state))
         chain = Chain(key, jnp.int32(0), jnp.uint32(0), cursor, state)
         chain, _, _ = observe_until_decided(problem, chain, jnp.int32(2**30))
-        return kernel.decide(chain.state), chain.state.rows
+        said = kernel.rule.stats(chain.state.evidence)
+        return kernel.decide(chain.state), chain.state.rows, said.get("test_rows", chain.state.rows)
 
     return jax.lax.map(one, keys, batch_size=256)
 
 
-def answers(rule, feed_class, posterior, keys, start=0.0, end=1.0, offset=0.0, shuffle=0):
-    """What each of the tests, one a key, decided about a move, and the rows that it read."""
+def answers(rule, feed_class, posterior, keys, start=0.0, end=1.0, offset=0.0, shuffle=0, asked=False):
+    """What each of the tests, one a key, decided about a move, and the rows that it read or asked for."""
     dtype = jnp.result_type(float)
     start, end, offset = (jnp.asarray(value, dtype) for value in (start, end, offset))
     feed = feed_class.of(posterior.rows, rule.needs, posterior.model)
     kernel = tm.MetropolisHastings(Jump(end, offset), rule).fed_by(feed)
     stage = feed.arrange(posterior.rows, shuffle)
-    accepted, seen = _decide(Problem(kernel, posterior.model, feed, stage, jnp.int32(0)), keys, start)
-    return np.asarray(accepted), np.asarray(seen)
+    accepted, seen, wanted = _decide(Problem(kernel, posterior.model, feed, stage, jnp.int32(0)), keys, start)
+    return np.asarray(accepted), np.asarray(wanted if asked else seen)
 
 
-def decisions(rule, feed_class, log_ratios, num_tests, seed=0, offset=0.0, shuffle=None):
+def decisions(rule, feed_class, log_ratios, num_tests, seed=0, offset=0.0, shuffle=None, asked=False):
     """What each of `num_tests` independent tests on rows with the given log ratios decided, and the rows it read.
 
     Rules that draw the same level from a key are asked the same questions.
     """
     posterior = tm.Posterior(log_likelihood, jnp.asarray(log_ratios, jnp.result_type(float)))
     keys = jax.random.split(as_key(seed), num_tests)
-    return answers(rule, feed_class, posterior, keys, offset=offset, shuffle=seed if shuffle is None else shuffle)
+    shuffle = seed if shuffle is None else shuffle
+    return answers(rule, feed_class, posterior, keys, offset=offset, shuffle=shuffle, asked=asked)
 
 
 def decide(rule, feed_class, log_ratios, num_tests, seed=0, offset=0.0):

@@ -221,6 +221,8 @@ for call in (
         (lambda: tm.AustereMH(batch_size=0), "batch_size"),
         (lambda: tm.AustereMHPerStep(max_error=0.7), "max_error must lie between 0 and 0.5"),
         (lambda: tm.AustereMHPerStep(max_error=0.1, epsilons=()), "epsilons is empty"),
+        (lambda: tm.AustereMHPerStep(max_error=0.1, batch_size=()), "batch_size is empty"),
+        (lambda: tm.AustereMHPerStep(max_error=0.1, batch_size=(50, 0)), "batch_size must be a whole number"),
         (lambda: tm.MHSubLhd(delta=0.0), "delta must lie between 0 and 1"),
         (lambda: tm.MHSubLhd(p=1.0), "p must be above 1"),
         (lambda: tm.MHSubLhd(gamma=1.0), "gamma must be above 1"),

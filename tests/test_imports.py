@@ -26,8 +26,9 @@ MAY_IMPORT = {
     "compose": {"kernel", "feed", "posterior", "numerics"},
     "run": {"kernel", "feed", "posterior", "console", "numerics"},
     "diagnostics": {"run", "metropolis", "acceptance", "kernel", "feed", "posterior", "console", "numerics"},
-    "design": {"diagnostics", "run", "acceptance", "posterior"},
+    "design": {"diagnostics", "run", "acceptance", "posterior", "numerics"},
     "setup": {
+        "design",
         "nuts",
         "diagnostics",
         "run",

@@ -239,8 +239,12 @@ class NUTS(Kernel[AtRest, OnTheWay]):
         ]
 
     def check(self, position: PyTree, model: Model, drawn: Drawn) -> None:
-        """It moves real numbers, by all rows."""
-        del model
+        """It moves real numbers, by all rows, at one temperature."""
+        if model.cooling is not None:
+            raise ValueError(
+                "NUTS keeps log densities from one transition to the next, and this posterior's temperature changes; "
+                "use tm.MetropolisHastings, or sample at one temperature after another"
+            )
         if drawn is not Drawn.ALL_AT_ONCE:
             raise ValueError("NUTS reads all rows at once; leave feed out")
         for path, leaf in jax.tree.leaves_with_path(position):

@@ -37,8 +37,8 @@ def _shown(feed, stage, keys, offset):
 
 
 def both(rule, twin, log_ratios, offset=0.0, feed_class=tm.InMemoryFeed):
-    """Rows read and decisions: of the rule, and of its twin."""
-    decided, rows = decisions(rule, feed_class, log_ratios, NUM_TESTS, offset=offset)
+    """Rows that tests asked for and decisions: of the rule, and of its twin."""
+    decided, rows = decisions(rule, feed_class, log_ratios, NUM_TESTS, offset=offset, asked=True)
     feed = feed_class(len(log_ratios), rule.batch_size)
     data = tm.Posterior(lambda position, row: row, real(log_ratios)).rows
     keys = jax.random.split(as_key(0), NUM_TESTS)
@@ -110,3 +110,43 @@ def test_mh_sub_lhd_is_bardenets_algorithm(inequality):
         delta, p, gamma, batch_size, bound=lambda position, proposed: real(largest), inequality=inequality
     )
     assert_same(*both(rule, twin, log_ratios, offset=0.3))
+
+
+@pytest.mark.parametrize("batch_size", [(50, 100, 250), 100])
+def test_per_step_takes_the_cheapest_candidate_within_the_error(batch_size):
+    """All candidates on the same rows; of those whose error is allowed at this step's `mu_std`, the one that should
+    read least decides. Its design is worked out here for the step alone, not looked up in a table."""
+    max_error, epsilons = 0.05, (0.01, 0.05, 0.2)
+    sizes = batch_size if isinstance(batch_size, tuple) else [100 * 2**k for k in range(5)]
+    table = np.sinh(np.linspace(0.0, np.arcsinh(1000.0), 128))  # the rule rounds mu_std down to one of these
+
+    def stops(windows, size, epsilon, level):
+        for look in range(size // len(windows[0]), len(windows) + 1, size // len(windows[0])):
+            seen = np.concatenate(windows[:look])
+            count, gap = len(seen), seen.mean() - level / NUM_ROWS
+            if count < size or count == NUM_ROWS:
+                continue
+            error = seen.std(ddof=1) / np.sqrt(count) * np.sqrt(1 - (count - 1) / (NUM_ROWS - 1))
+            if stats.t.sf(abs(gap) / error, count - 1) < epsilon:
+                return count, gap > 0
+        return None
+
+    def twin(windows, level):
+        seen = np.concatenate(windows)
+        mu_std = abs(seen.mean() - level / NUM_ROWS) * np.sqrt(NUM_ROWS - 1) / seen.std()
+        mu_std = table[np.searchsorted(table, mu_std, side="right") - 1]
+        designs = [
+            (tm.design.sequential_test(mu_std, size / NUM_ROWS, epsilon), size, epsilon)
+            for size in sizes
+            for epsilon in epsilons
+        ]
+        allowed = [(d.data_fraction, size, epsilon) for d, size, epsilon in designs if d.error <= max_error]
+        if allowed:
+            _, size, epsilon = min(allowed, key=lambda one: one[0])
+            if (stopped := stops(windows, size, epsilon, level)) is not None:
+                return stopped
+        return NUM_ROWS, seen.sum() > level
+
+    log_ratios = population(normal, NUM_ROWS, 4.0 * NUM_ROWS, -0.7)
+    rule = tm.AustereMHPerStep(max_error, batch_size, epsilons)
+    assert_same(*both(rule, twin, log_ratios, offset=0.2))

@@ -1,6 +1,5 @@
 """Acceptance rules, one a file."""
 
-from tallmc.acceptance import schedule
 from tallmc.acceptance.austere_mh import AustereMH
 from tallmc.acceptance.austere_mh_per_step import AustereMHPerStep
 from tallmc.acceptance.contract import (
@@ -20,6 +19,7 @@ from tallmc.acceptance.mh_sub_lhd import MHSubLhd
 from tallmc.acceptance.mhss import MHSS
 from tallmc.acceptance.mint import Mint
 from tallmc.acceptance.tuna_mh import TunaMH
+from tallmc.numerics import schedule
 
 __all__ = [
     "BARKER",

@@ -9,11 +9,11 @@ from jaxtyping import Array, ArrayLike, Real
 from tallmc.acceptance.contract import AcceptanceRule, Guarantee, Promise, Question, Verdict, check_batch_size
 from tallmc.acceptance.formulas import METROPOLIS
 from tallmc.acceptance.full_sum import FullSum
-from tallmc.acceptance.schedule import Schedule
 from tallmc.acceptance.sequential_test import check_boundary, check_epsilon, sequential_test
 from tallmc.feed import Drawn, Needs, Window
 from tallmc.numerics.arithmetic import rounded
 from tallmc.numerics.moments import Moments
+from tallmc.numerics.schedule import Schedule
 from tallmc.posterior import Model
 
 _FEWEST_ROWS = 10  # the expansion of Student's quantile is good to 1e-3 from here on, at any epsilon above 0.001
@@ -70,13 +70,18 @@ class AustereMH(AcceptanceRule[SequentialEvidence]):
     error of one look; a test looks often, so its own error is larger: `tm.design.sequential_test` has the figure and
     `tm.design.worst_case` finds the cheapest rule with a given one.
 
+    What that does to the draws: at temperature 1, without an expansion, they are spread too widely. A normal posterior
+    in one dimension (12,214 rows, batches of 500, tuned steps) is too wide by 7 % at an epsilon of 0.01, 28 to 31 % at
+    0.05, 56 % at 0.1 and 94 % at 0.2; at temperature 100 by 1 % at 0.05. See `tm.design.normal_posterior`.
+
     With `feed=tm.WeightedFeed`, for rare features, it ends after as many draws as there are rows and goes by the sign
     of what it has then. That is precise enough only for what a Taylor expansion leaves of the rows, so it needs one
     (`control_variate=tm.Taylor()`); the summary says how often it came to that.
 
     Args:
-        epsilon: Error allowed to one look, in [0, 1); or a schedule of it, such as `tm.schedule.power(0.2)`. 0 decides
-            as `Exact` does, unless rows are drawn by weight.
+        epsilon: Error allowed to one look, in [0, 1); or a schedule of it, such as `tm.schedule.power(0.2)`, or
+            `tm.schedule.redesigned(0.01)`, which warm-up designs. 0 decides as `Exact` does, unless rows are drawn by
+            weight.
         batch_size: Rows between two looks. 500 or so, for the test trusts the central limit theorem.
         boundary: Exponent of Wang and Tsiatis: 0.5 (Pocock) asks for the same confidence at every look, 1
             (O'Brien and Fleming) for more at early ones.
@@ -94,8 +99,8 @@ class AustereMH(AcceptanceRule[SequentialEvidence]):
         check_batch_size(batch_size)
         check_boundary(boundary)
         if isinstance(epsilon, Schedule):
-            for time in (0, 2**30):
-                check_epsilon(float(epsilon(jnp.int32(time))))
+            for corner in epsilon.corners():
+                check_epsilon(corner)
         else:
             check_epsilon(epsilon)
             epsilon = float(epsilon)
@@ -167,13 +172,13 @@ class AustereMH(AcceptanceRule[SequentialEvidence]):
             )
 
     def _largest_error(self, num_rows: int) -> float:
-        """The error of a test in the hardest case, by dynamic programming; of a schedule, at its larger end.
+        """The error of a test in the hardest case, by dynamic programming; of a schedule, at its largest.
 
         For rows drawn without replacement. Of rows drawn by weight it says nothing; `tm.audit` does.
         """
         epsilon = self.epsilon
         if isinstance(epsilon, Schedule):
-            epsilon = max(float(epsilon(jnp.int32(time))) for time in (0, 2**30))
+            epsilon = max(epsilon.corners())
         return float(sequential_test(0.0, min(1.0, self.batch_size / num_rows), epsilon, self.boundary).error)
 
 

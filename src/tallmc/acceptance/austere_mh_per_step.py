@@ -1,6 +1,7 @@
 """The sequential t-test whose settings are chosen anew in every step, from all rows."""
 
 import functools
+import math
 from collections.abc import Sequence
 
 import equinox as eqx
@@ -39,28 +40,37 @@ class AustereMHPerStep(AcceptanceRule[RaceEvidence]):
 
     Args:
         max_error: Chance of a wrong decision, at most, in (0, 0.5).
-        batch_size: Smallest number of rows between two looks; the other candidates have 2, 4, 8, ... times as many.
+        batch_size: Candidates for the number of rows between two looks, such as `range(50, 501, 50)`, which are those
+            of Seita et al. (2018, appendix B.2.1). Of a single number also 2, 4, 8, ... times as many are candidates.
         epsilons: Candidates for the error of one look.
         boundary: Exponent of Wang and Tsiatis, as in `AustereMH`.
 
     Example:
         >>> AustereMHPerStep(max_error=0.01).promise.guarantee.value
         'bounded'
+        >>> AustereMHPerStep(max_error=0.05, batch_size=range(100, 501, 50)).needs.batch_size
+        50
     """
 
     max_error: float = eqx.field(static=True)
-    batch_size: int = eqx.field(static=True)
+    batch_size: int = eqx.field(static=True)  # of a window: every candidate is a whole number of windows
+    batch_sizes: tuple[int, ...] | None = eqx.field(static=True)
     epsilons: tuple[float, ...] = eqx.field(static=True)
     boundary: float = eqx.field(static=True)
 
     def __init__(
         self,
         max_error: float,
-        batch_size: int = 500,
+        batch_size: int | Sequence[int] = 500,
         epsilons: Sequence[float] = _EPSILONS,
         boundary: float = 0.5,
     ):
-        check_batch_size(batch_size)
+        several = isinstance(batch_size, Sequence | np.ndarray)
+        batch_sizes = list(batch_size) if several else [batch_size]
+        if not batch_sizes:
+            raise ValueError("batch_size is empty; pass one number, or a few candidates such as range(50, 501, 50)")
+        for size in batch_sizes:
+            check_batch_size(size)
         check_boundary(boundary)
         if not 0 < max_error < 0.5:
             raise ValueError(f"max_error must lie between 0 and 0.5, got {max_error}; it is the error of one decision")
@@ -68,7 +78,9 @@ class AustereMHPerStep(AcceptanceRule[RaceEvidence]):
             check_epsilon(epsilon)
         if not epsilons:
             raise ValueError("epsilons is empty; pass a few candidates such as (0.01, 0.05, 0.1)")
-        self.max_error, self.batch_size, self.boundary = float(max_error), int(batch_size), float(boundary)
+        self.batch_size = math.gcd(*(int(size) for size in batch_sizes))
+        self.batch_sizes = tuple(sorted({int(size) for size in batch_sizes})) if several else None
+        self.max_error, self.boundary = float(max_error), float(boundary)
         self.epsilons = tuple(float(epsilon) for epsilon in epsilons)
 
     @property
@@ -84,8 +96,8 @@ class AustereMHPerStep(AcceptanceRule[RaceEvidence]):
 
     @property
     def needs(self) -> Needs:
-        """All rows, in batches of the smallest candidate, on which a decision may rest."""
-        return Needs(self.batch_size)
+        """All rows, in windows of which every candidate has a whole number; a decision may rest on the smallest."""
+        return Needs(self.batch_size, decisive_rows=min(self.batch_sizes or (self.batch_size,)))
 
     def init(self, key: Array, question: Question, model: Model) -> RaceEvidence:
         """Draws the level to exceed."""
@@ -138,7 +150,7 @@ class AustereMHPerStep(AcceptanceRule[RaceEvidence]):
         """The cheapest candidate that is right often enough for these rows, and whether it stopped before the last."""
         shared = evidence.shared
         num_rows = shared.full.num_rows
-        table = jnp.asarray(_cheapest(num_rows, self.batch_size, self.epsilons, self.boundary, self.max_error))
+        table = jnp.asarray(_cheapest(num_rows, self._sizes(num_rows), self.epsilons, self.boundary, self.max_error))
         spread = jnp.sqrt(jnp.where(shared.moments.squares > 0, shared.moments.squares, 1) / num_rows)
         mu_std = jnp.abs(shared.gap) * float(np.sqrt(max(num_rows - 1, 1))) / spread
         # The error falls with mu_std, so that of the next smaller entry is safe.
@@ -150,24 +162,29 @@ class AustereMHPerStep(AcceptanceRule[RaceEvidence]):
         return candidate, ~exact & (rows > 0) & (rows < num_rows)
 
     def _candidates(self, num_rows: int) -> tuple[np.ndarray, np.ndarray]:
-        return _grid(num_rows, self.batch_size, self.epsilons)
+        return _grid(self._sizes(num_rows), self.epsilons)
+
+    def _sizes(self, num_rows: int) -> tuple[int, ...]:
+        if self.batch_sizes is not None:
+            return self.batch_sizes
+        doublings = int(np.log2(max(num_rows / self.batch_size, 1)))
+        return tuple(self.batch_size * 2**power for power in range(1 + doublings))
 
 
-def _grid(num_rows: int, batch_size: int, epsilons: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
+def _grid(batch_sizes: tuple[int, ...], epsilons: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
     """Batch size and epsilon of every candidate."""
-    multiples = 2 ** np.arange(1 + int(np.log2(max(num_rows / batch_size, 1))))
-    batches, errors = np.meshgrid(batch_size * multiples, epsilons, indexing="ij")
+    batches, errors = np.meshgrid(batch_sizes, epsilons, indexing="ij")
     return batches.ravel(), errors.ravel()
 
 
 @functools.lru_cache(maxsize=16)
 def _cheapest(
-    num_rows: int, batch_size: int, epsilons: tuple[float, ...], boundary: float, max_error: float
+    num_rows: int, batch_sizes: tuple[int, ...], epsilons: tuple[float, ...], boundary: float, max_error: float
 ) -> np.ndarray:
     """For each of `_DRIFTS` the candidate that reads least within the error; -1: none but all rows."""
     tests = [
         sequential_test(_DRIFTS, min(1.0, batch / num_rows), epsilon, boundary)
-        for batch, epsilon in zip(*_grid(num_rows, batch_size, epsilons), strict=True)
+        for batch, epsilon in zip(*_grid(batch_sizes, epsilons), strict=True)
     ]
     errors, fractions = np.stack([t.error for t in tests]), np.stack([t.data_fraction for t in tests])
     fractions = np.where(errors <= max_error, fractions, np.inf)

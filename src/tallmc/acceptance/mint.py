@@ -80,7 +80,7 @@ class Mint(AcceptanceRule[BatchEvidence]):
         return Promise(
             Guarantee.ASYMPTOTIC,
             METROPOLIS,
-            "li2017mint",
+            "li2017mini",
             trusts_normality=True,
             inverse_temperature=lambda num_rows: float(num_rows) ** (self.exponent - 1),
         )

@@ -8,12 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, PyTree, Real
+from jaxtyping import Array, Int, PyTree, Real
 
 from tallmc.control_variates.remainder import remainder
 from tallmc.control_variates.remainder_bounds import RemainderBounds, WhitenedStep, whitened_step
 from tallmc.numerics.arithmetic import matvec, rounded, row_products
 from tallmc.numerics.flat import as_device_array
+from tallmc.numerics.schedule import Schedule
 from tallmc.posterior import KnownChange, Model, PlainModel
 from tallmc.posterior.block_sums import first_of
 from tallmc.posterior.linear_predictor import LinearPredictor
@@ -129,12 +130,23 @@ class ExpandedModel(Model):
     temperature = property(lambda self: self.plain.temperature, doc="What the log likelihood is divided by.")  # pyright: ignore
     num_rows = property(lambda self: self.plain.num_rows, doc="Rows of data.")  # pyright: ignore
 
+    @property
+    def cooling(self) -> Schedule | None:
+        """The temperature as a function of time, if it changes."""
+        return self.plain.cooling
+
+    def at_time(self, time: Int[Array, ""]) -> "ExpandedModel":
+        """The same at the temperature of this time: what rows say, the polynomial's part included, is all tempered."""
+        if self.cooling is None:
+            return self
+        return ExpandedModel(self.plain.at_time(time), self.expansion, self.bounds)
+
     def known_change(self, position: PyTree, proposed: PyTree, *, with_reach: bool = False) -> KnownChange:
         """Prior and polynomial; the reach is measured in the coordinates in which that is a sum of squares."""
         old, new = ravel_pytree(position)[0], ravel_pytree(proposed)[0]
         step = self.expansion.step(old, new)
         change = self.expansion.change(old, new, step)
-        offset = self.log_prior_change(position, proposed) + change / self.temperature.astype(change.dtype)
+        offset = self.log_prior_change(position, proposed) + rounded(change / self.temperature.astype(change.dtype))
         if not with_reach:
             return KnownChange(offset, None)
         assert self.bounds is not None
@@ -151,7 +163,7 @@ class ExpandedModel(Model):
         else:
             old, new = (jax.tree.map(lambda leaf: leaf[None], end) for end in (position, proposed))
             change = self._residual_changes(old, new, rows)[0]
-        return change / self.temperature.astype(change.dtype)
+        return rounded(change / self.temperature.astype(change.dtype))
 
     def log_ratios_of_moves(self, positions: PyTree, proposed: PyTree, rows: PyTree) -> Real[Array, "moves rows"]:
         """The same for several moves; for a linear predictor as one matrix product."""
@@ -164,7 +176,7 @@ class ExpandedModel(Model):
             change = jax.vmap(partial(_linear_residuals, likelihood, y, seen[0], order=expansion.order))(old, new)
         else:
             change = self._residual_changes(positions, proposed, rows)
-        return change / self.temperature.astype(change.dtype)
+        return rounded(change / self.temperature.astype(change.dtype))
 
     def _residual_changes(self, positions: PyTree, proposed: PyTree, rows: PyTree) -> Real[Array, "moves rows"]:
         centre, (_, unravel) = self.expansion.centre, ravel_pytree(jax.tree.map(lambda leaf: leaf[0], positions))

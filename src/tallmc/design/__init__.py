@@ -7,22 +7,32 @@ from tallmc.design.choose import (
     average,
     average_candidates,
     cheapest,
+    epsilon_within,
     trial_moments,
     worst_case,
     worst_case_candidates,
 )
+from tallmc.design.normal_posterior import NormalPosterior, contraction, normal_posterior
+from tallmc.design.risk import Risk, least_risk, risk
 from tallmc.diagnostics.moves import Moves, moves_of
 
 __all__ = [
     "AcceptanceError",
     "Candidate",
     "Moves",
+    "NormalPosterior",
+    "Risk",
     "SequentialTest",
     "acceptance_error",
     "average",
     "average_candidates",
     "cheapest",
+    "contraction",
+    "epsilon_within",
+    "least_risk",
     "moves_of",
+    "normal_posterior",
+    "risk",
     "sequential_test",
     "stationary_error",
     "trial_moments",

@@ -74,8 +74,10 @@ def stationary_error(largest_error: float, contraction: float) -> float:
     """Bound on the total variation between posterior and stationary distribution (Korattikara et al., Theorem 1).
 
     Args:
-        largest_error: Largest error of an acceptance probability; `AustereMH.error_bound` is one.
-        contraction: Factor by which one exact step brings any distribution nearer to the posterior, in [0, 1).
+        largest_error: Largest error of an acceptance probability; `rule.promise.largest_error(num_rows)` is one, and
+            the largest `acceptance_error` of all moves a smaller one.
+        contraction: Factor by which one exact step brings any distribution nearer to the posterior, in [0, 1);
+            `tm.design.contraction` of a chain with few states.
 
     Returns:
         `largest_error / (1 - contraction)`, at most 1.

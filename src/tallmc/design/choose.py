@@ -13,7 +13,7 @@ from jaxtyping import PyTree
 from tallmc.acceptance import AustereMH
 from tallmc.acceptance.sequential_test import sequential_test
 from tallmc.design.acceptance_error import acceptance_error
-from tallmc.diagnostics.moves import MoveMoments, Moves, move_moments, moves_of
+from tallmc.diagnostics.moves import MoveMoments, Moves, move_moments, moves_of, possible_moves
 from tallmc.posterior import Posterior
 from tallmc.run import Run
 
@@ -119,6 +119,23 @@ def average_candidates(max_error: float, num_rows: int, moves: MoveMoments) -> l
     return _candidates(max_error, num_rows, judge)
 
 
+def epsilon_within(max_error: float, moves: MoveMoments, first_fraction: float, boundary: float = 0.5) -> float:
+    """The largest epsilon, to three digits, whose acceptance probabilities are right up to `max_error` on average.
+
+    Args:
+        max_error: Error of an acceptance probability, averaged over the moves.
+        moves: What all rows say of moves, as `trial_moments` gives it.
+        first_fraction: Batch size over the number of rows.
+        boundary: Exponent of Wang and Tsiatis.
+    """
+
+    def error(epsilon: float) -> float:
+        found = acceptance_error(moves.log_ratio, moves.spread, first_fraction, epsilon, boundary)
+        return float(np.mean(np.abs(found.error)))
+
+    return _largest_epsilon(max_error, error)
+
+
 def cheapest(candidates: Sequence[Candidate]) -> Candidate:
     """The one that reads least; of several that hardly differ the smallest batch, which stops soonest."""
     least = min(candidate.data_fraction for candidate in candidates)
@@ -131,9 +148,9 @@ def trial_moments(posterior: Posterior, moves: "TrialMoves") -> MoveMoments:
     if isinstance(moves, Run):
         # Moves of a run with an expansion are judged by what that leaves of the rows.
         model = moves.session.model if moves.session.model.expanded else posterior.model
-        return _possible(move_moments(model, posterior.rows, moves_of(moves)))
+        return possible_moves(move_moments(model, posterior.rows, moves_of(moves)))
     if isinstance(moves, Moves):
-        return _possible(move_moments(posterior.model, posterior.rows, moves))
+        return possible_moves(move_moments(posterior.model, posterior.rows, moves))
     pair: Any = moves
     if isinstance(moves, list):  # of pairs, one a move
         pair = jax.tree.map(lambda *leaves: jnp.stack(leaves), *[tuple(move) for move in moves])
@@ -143,15 +160,7 @@ def trial_moments(posterior: Posterior, moves: "TrialMoves") -> MoveMoments:
     change = jax.vmap(posterior.model.log_prior)(proposed) - jax.vmap(posterior.model.log_prior)(position)
     count = len(jax.tree.leaves(position)[0])
     offset = np.broadcast_to(np.asarray(change, float), (count,))
-    return _possible(move_moments(posterior.model, posterior.rows, Moves(position, proposed, offset)))
-
-
-def _possible(moments: MoveMoments) -> MoveMoments:
-    """Without the moves that some row rules out: they are rejected at once by any rule."""
-    kept = np.isfinite(moments.log_ratio) & np.isfinite(moments.spread)
-    if not kept.any():
-        raise ValueError("no move has a finite log ratio over all rows; use smaller steps")
-    return MoveMoments(**{name: values[kept] for name, values in vars(moments).items()})
+    return possible_moves(move_moments(posterior.model, posterior.rows, Moves(position, proposed, offset)))
 
 
 def _candidates(

@@ -70,10 +70,14 @@ class Audit:
 
 
 class _Steps(NamedTuple):
-    """Steps of a run as they were: what the rule was asked, and what came of it."""
+    """Steps of a run as they were: what the rule was asked, and what came of it.
+
+    Where the temperature changed, all rows are asked at the one that it ended at, and `colder` makes up for that.
+    """
 
     asked: Asked
     accepted: np.ndarray
+    colder: np.ndarray
 
 
 def audit(run: Run, num_steps: int = STEPS, rng_key: int | Array = 0, *, seconds: float = math.inf) -> Audit:
@@ -179,6 +183,7 @@ def _look(
     feed = rule_feeds(run.session.kernel, run.feed)[number]
     by_bounds = rule_needs(kernel).row_bounds
     totals, beyond = _on_all_rows(model, run.posterior.rows, steps, feed if by_bounds else None)
+    totals = totals * steps.colder
     rows_read = len(totals) * model.num_rows
     ratio = totals * promise.inverse_temperature(model.num_rows) + np.asarray(question.offset, float)
     probability, level = (np.asarray(part, float) for part in by_formula(promise.formula, ratio, steps.asked))
@@ -217,7 +222,10 @@ def _replay(run: Run, number: int, num_steps: int, rng_key: int | Array) -> _Ste
         rounding = 64 * float(jnp.finfo(new.dtype).eps) * np.abs(end)
         if not np.all(np.abs(end - replayed) <= 1e-2 * np.max(np.abs(end - start), initial=0.0) + rounding):
             raise ValueError("this run cannot be replayed: its kernel, keys or draws have been changed since")
-    return _Steps(asked, accepted)
+    colder = np.ones(len(accepted))
+    if "temperature" in run.stats:
+        colder = float(run.posterior.temperature) / np.asarray(run.stats["temperature"][chain, draw], float)
+    return _Steps(asked, accepted, colder)
 
 
 def _on_all_rows(model: Model, rows: Rows, steps: _Steps, feed: Feed | None) -> tuple[np.ndarray, np.ndarray]:

@@ -100,7 +100,7 @@ def ask_again(
         rest = kernel.moved(kernel.abandon(state), position)
         part, key_part, rest_part = kernel.turn_of(number, key_kernel, rest)
         assert isinstance(part, MetropolisHastings)
-        return part.ask(key_part, rest_part, model, time)
+        return part.ask(key_part, rest_part, model.at_time(time), time)
 
     with jax.default_matmul_precision("highest"):
         return jax.vmap(one)(keys, positions, states, times)
@@ -156,7 +156,7 @@ def decide_afresh(problem: Problem, asked: Asked, key: Key, count: int, replays:
         index, key = pair
         key_rule, key_feed = jax.random.split(key)
         again = dataclasses.replace(jax.tree.map(lambda leaf: leaf[index], asked), key_rule=key_rule)
-        state = kernel.test(kernel.init(again.question.position), again, problem.model)
+        state = kernel.test(kernel.init(again.question.position), again, problem.model.at_time(again.question.time))
         chain = Chain(key, again.question.time, jnp.uint32(0), problem.feed.start(key_feed), state)
         chain, _, _ = observe_until_decided(problem, chain, jnp.int32(2**31 - 1))
         return kernel.decide(chain.state), chain.state.rows

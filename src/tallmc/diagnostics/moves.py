@@ -93,6 +93,14 @@ def move_moments(model: Model, rows: Rows, moves: Moves) -> MoveMoments:
     )
 
 
+def possible_moves(moments: MoveMoments) -> MoveMoments:
+    """Without the moves that some row rules out: they are rejected at once by any rule."""
+    kept = np.isfinite(moments.log_ratio) & np.isfinite(moments.spread)
+    if not kept.any():
+        raise ValueError("no move has a finite log ratio over all rows; use smaller steps")
+    return MoveMoments(**{name: values[kept] for name, values in vars(moments).items()})
+
+
 def _merge(count, mean, powers, size, block_mean, block):
     """Sums of squared, cubed and fourth deviations of two groups together (Pebay, 2008)."""
     total = count + size

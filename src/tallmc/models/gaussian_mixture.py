@@ -8,7 +8,7 @@ from jaxtyping import Array, Real
 
 from tallmc.models.columns import NormalPrior, Numbers, float_column
 from tallmc.numerics.flat import as_device_array
-from tallmc.posterior import Posterior
+from tallmc.posterior import Posterior, Temperature
 from tallmc.posterior.bounds import Bounds
 
 _TRUE_POSITION = (0.0, 1.0)
@@ -44,7 +44,7 @@ class _Bounds(Bounds):
 
 def gaussian_mixture(
     x: Numbers,
-    temperature: float | Array = 1.0,
+    temperature: Temperature = 1.0,
     component_variance: Numbers = _COMPONENT_VARIANCE,
     prior_variance: Numbers = (10.0, 1.0),
 ) -> Posterior:

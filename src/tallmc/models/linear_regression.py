@@ -6,7 +6,7 @@ from jaxtyping import Array, Real
 
 from tallmc.models.columns import Numbers, positive_number
 from tallmc.models.regression import regression, regression_columns
-from tallmc.posterior import Posterior
+from tallmc.posterior import Posterior, Temperature
 from tallmc.posterior.linear_predictor import Link, Outcomes, alike, number
 
 
@@ -37,7 +37,7 @@ def linear_regression(
     y: Numbers,
     noise_sd: Numbers = 1.0,
     prior_precision: Numbers = 1.0,
-    temperature: float | Array = 1.0,
+    temperature: Temperature = 1.0,
 ) -> Posterior:
     """Bayesian linear regression with noise of known size; a position is one coefficient for each column of `X`.
 

@@ -7,7 +7,7 @@ from tallmc.models.columns import Numbers, refuse_nan
 from tallmc.models.log_link import LogLink
 from tallmc.models.regression import regression, regression_columns
 from tallmc.models.softplus_link import SoftplusLink
-from tallmc.posterior import Posterior
+from tallmc.posterior import Posterior, Temperature
 from tallmc.posterior.linear_predictor import Link
 
 _SOFTPLUS = SoftplusLink()
@@ -17,7 +17,7 @@ def poisson_regression(
     X: Numbers,
     y: Numbers,
     prior_precision: Numbers = 1.0,
-    temperature: float | Array = 1.0,
+    temperature: Temperature = 1.0,
     link: Link = _SOFTPLUS,
 ) -> Posterior:
     """Bayesian regression of counts; a position is one coefficient for each column of `X`.

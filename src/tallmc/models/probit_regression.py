@@ -9,7 +9,7 @@ from jaxtyping import Array, Real
 
 from tallmc.models.columns import Numbers, check_binary
 from tallmc.models.regression import regression, regression_columns
-from tallmc.posterior import Posterior
+from tallmc.posterior import Posterior, Temperature
 from tallmc.posterior.linear_predictor import Link, Outcomes
 
 
@@ -57,7 +57,7 @@ def log_normal_cdf(z: Real[Array, "*rows"]) -> Real[Array, "*rows"]:
 
 
 def probit_regression(
-    X: Numbers, y: Numbers, prior_precision: Numbers = 1.0, temperature: float | Array = 1.0
+    X: Numbers, y: Numbers, prior_precision: Numbers = 1.0, temperature: Temperature = 1.0
 ) -> Posterior:
     """Bayesian probit regression; a position is one coefficient for each column of `X`.
 

@@ -7,7 +7,7 @@ from jaxtyping import Array
 from tallmc.models.columns import NormalPrior, Numbers, float_column
 from tallmc.models.linear_bounds import LinearBounds
 from tallmc.numerics.flat import as_device_array
-from tallmc.posterior import Posterior, RowsInMemory
+from tallmc.posterior import Posterior, RowsInMemory, Temperature
 from tallmc.posterior.linear_predictor import LinearPredictor, Link
 
 Columns = dict[str, Array | np.ndarray]
@@ -24,7 +24,7 @@ def regression_columns(X: Numbers, y: Numbers) -> Columns:
     return columns
 
 
-def regression(link: Link, columns: Columns, prior_precision: Numbers, temperature: float | Array) -> Posterior:
+def regression(link: Link, columns: Columns, prior_precision: Numbers, temperature: Temperature) -> Posterior:
     """The posterior of one coefficient for each column."""
     precision = as_device_array(prior_precision, jnp.result_type(float))
     num_columns = columns["x"].shape[1]

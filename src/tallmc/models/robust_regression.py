@@ -8,7 +8,7 @@ from jaxtyping import Array, Real
 
 from tallmc.models.columns import Numbers, positive_number
 from tallmc.models.regression import regression, regression_columns
-from tallmc.posterior import Posterior
+from tallmc.posterior import Posterior, Temperature
 from tallmc.posterior.linear_predictor import Link, Outcomes, alike, number
 
 
@@ -43,7 +43,7 @@ def robust_regression(
     scale: Numbers = 1.0,
     degrees_of_freedom: Numbers = 4.0,
     prior_precision: Numbers = 1.0,
-    temperature: float | Array = 1.0,
+    temperature: Temperature = 1.0,
 ) -> Posterior:
     """Bayesian regression that outliers cannot pull far; a position is one coefficient for each column of `X`.
 

@@ -15,13 +15,16 @@ from tallmc.optimise.regressions import (
     Terms,
 )
 from tallmc.optimise.result import OptimiseResult
+from tallmc.optimise.update_kind import GradientStep, NewtonStep, UpdateKind
 
 __all__ = [
     "DirectionTest",
     "Equations",
+    "GradientStep",
     "LeastAbsoluteDeviation",
     "LeastSquares",
     "Logistic",
+    "NewtonStep",
     "OptimiseResult",
     "Poisson",
     "Printed",
@@ -32,6 +35,7 @@ __all__ = [
     "SplitHalves",
     "Sums",
     "Terms",
+    "UpdateKind",
     "irls",
     "least_absolute_deviation",
     "logistic",

@@ -9,6 +9,7 @@ import numpy as np
 from tallmc.optimise.contract import LeastSquares, Problem, Sums
 from tallmc.optimise.halved_rows import Halves
 from tallmc.optimise.linear_algebra import Degenerate, update
+from tallmc.optimise.update_kind import NewtonStep, UpdateKind
 
 
 @dataclasses.dataclass
@@ -21,6 +22,7 @@ class Look:
         rows: Where rows come from.
         halves: Sums over each half, the prior left out.
         size: Rows in each half.
+        kind: What an update is.
     """
 
     problem: Problem
@@ -28,6 +30,7 @@ class Look:
     rows: Halves
     halves: tuple[Sums, Sums]
     size: int
+    kind: UpdateKind = dataclasses.field(default_factory=NewtonStep)
 
     def scaled(self, sums: Sums) -> Sums:
         """What the sums say of all rows, prior included."""
@@ -40,7 +43,7 @@ class Look:
 
     def update(self, sums: Sums) -> np.ndarray:
         """The update that sums over some rows call for."""
-        return update(self.scaled(sums), self.problem.finest(), convex=self.problem.convex)
+        return self.kind.of(self.scaled(sums), self.problem)
 
 
 class DirectionTest(abc.ABC):
@@ -52,6 +55,8 @@ class DirectionTest(abc.ABC):
 
     carries_rows: ClassVar[bool]
     """Whether an iteration begins with the rows of the one before it."""
+    newton_only: ClassVar[bool] = False
+    """Whether it knows no other updates than Newton's."""
 
     def __init__(self, epsilon: float = 0.01):
         if not 0 < epsilon < 0.5:
@@ -97,7 +102,7 @@ class SplitHalves(DirectionTest):
     def _confirms(self, look: Look, other: int, direction: np.ndarray, step: np.ndarray, error: float) -> bool:
         """Whether the half `other`, with its own update `step`, confirms a direction from the first half."""
         count, num_rows = look.halves[other].num_rows, look.problem.num_rows
-        freedom = count - look.problem.dimension
+        freedom = count - look.kind.parameters(look.problem.dimension)
         if freedom < 1:
             return False
         share = look.halves[1 - other].num_rows / num_rows
@@ -114,10 +119,10 @@ class SplitHalves(DirectionTest):
     def _variance(self, look: Look, other: int, direction: np.ndarray, step: np.ndarray) -> float:
         """Variance over rows of what each adds to the inner product."""
         scaled = look.scaled(look.halves[other])
-        along = update(scaled._replace(score=direction), look.problem.finest(), convex=look.problem.convex)
+        along, explained = look.kind.along(scaled, direction, look.problem), look.kind.explained(step)
         total = squares = 0.0
         for block in look.rows.look(other, 0, look.size):
-            more, more_squares = look.problem.influence_sums(look.position, block, along, step)
+            more, more_squares = look.problem.influence_sums(look.position, block, along, explained)
             total, squares = total + more, squares + more_squares
         count = look.halves[other].num_rows
         return look.problem.num_rows**2 * max(squares / count - (total / count) ** 2, 0.0)
@@ -135,6 +140,7 @@ class Printed(DirectionTest):
     """
 
     carries_rows: ClassVar[bool] = False
+    newton_only: ClassVar[bool] = True
 
     def check(self, problem: Problem) -> None:
         """Only problems that name each row's equation."""

@@ -15,6 +15,7 @@ from tallmc.optimise.progress import progress_line
 from tallmc.optimise.result import OptimiseResult
 from tallmc.optimise.state import Options, Search
 from tallmc.optimise.tested_update import tested_update
+from tallmc.optimise.update_kind import NewtonStep, UpdateKind
 
 
 def irls(
@@ -22,6 +23,7 @@ def irls(
     *,
     epsilon: float = 0.01,
     test: type[DirectionTest] = SplitHalves,
+    update: UpdateKind | None = None,
     init: Any = None,
     first_rows: int | None = None,
     row_increment: int | None = None,
@@ -40,6 +42,7 @@ def irls(
         problem: What to optimise: a `LeastSquares`, or any `Problem`.
         epsilon: Largest share of tested updates that may point more than 90 degrees away.
         test: `SplitHalves`, or `Printed` for the test as the paper has it.
+        update: `GradientStep()` for tested steps along the gradient; Newton's if left out.
         init: Where to start; the problem knows a good place if left out.
         first_rows: Rows at the first test, N0 in the paper. A thousandth of all rows if left out, but at least 200,
             and 20 for each coordinate.
@@ -66,6 +69,13 @@ def irls(
         raise ValueError("test must be a class such as tm.optimise.SplitHalves")
     direction_test = test(epsilon)
     direction_test.check(problem)
+    if update is not None and not isinstance(update, UpdateKind):
+        raise ValueError(f"update must be one such as tm.optimise.GradientStep(), not {type(update).__name__}")
+    kind = NewtonStep() if update is None else update
+    if test.newton_only and not isinstance(kind, NewtonStep):
+        raise ValueError(
+            f"{test.__name__} tests Newton's updates only; leave update out, or test=tm.optimise.SplitHalves"
+        )
     if first_rows is None:
         first_rows = max(200, 20 * problem.dimension, -(-problem.num_rows // 1000))
     for name, value in (
@@ -77,7 +87,7 @@ def irls(
             raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
     if not tolerance > 0:
         raise ValueError(f"tolerance must be above 0, got {tolerance}; 1e-3 is usual")
-    options = Options(direction_test, int(first_rows), row_increment, tolerance, max_iterations, seed)
+    options = Options(direction_test, kind, int(first_rows), row_increment, tolerance, max_iterations, seed)
     search = Search(problem, options, _as_start(init, problem))
     _run(search, show=progress and is_watched())
     if not search.converged:

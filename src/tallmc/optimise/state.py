@@ -14,6 +14,7 @@ from tallmc.optimise.acceleration import Anderson
 from tallmc.optimise.contract import Problem, Sums
 from tallmc.optimise.direction_test import DirectionTest
 from tallmc.optimise.result import FullPass
+from tallmc.optimise.update_kind import UpdateKind
 from tallmc.posterior.checks import check_data
 
 _MOST_HALVINGS = 40
@@ -26,6 +27,7 @@ class Options:
     """How to search; `tm.optimise.irls` explains each."""
 
     test: DirectionTest
+    update: UpdateKind
     first_rows: int
     row_increment: int | None
     tolerance: float
@@ -43,7 +45,7 @@ class Search:
     """
 
     def __init__(self, problem: Problem, options: Options, init: np.ndarray | None):
-        self.problem, self.options = problem, options
+        self.problem, self.options, self.update = problem, options, options.update
         largest = int(problem.largest_look * problem.num_rows)
         self.rows = problem.halves(largest, options.seed)
         self.size = self.first_size  # rows in each half; 0 when the tests are over

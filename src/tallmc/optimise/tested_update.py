@@ -11,21 +11,27 @@ from tallmc.optimise.state import Search
 def tested_update(search: Search) -> None:
     """Looks at more and more rows until the test accepts an update, and makes it; or goes on to all rows.
 
-    An update brings the search close to the optimum of the rows in use, which is not that of all rows. So the next
-    iteration begins with these rows and as many new ones.
+    A Newton update brings the search close to the optimum of the rows in use, which is not that of all rows. So the
+    next iteration begins with these rows and as many new ones. A gradient step does not, and goes on with its rows.
     """
     if not search.options.test.carries_rows:
         search.size, search.before = search.first_size, None
         search.rows.shuffle()
-    more = search.before is not None
+    more = search.before is not None and search.update.spends_rows
     if more and next_size(search) == 0:
         _take_all_rows(search)
         return
-    first, second = (search.sum(search.rows.look(half, 0, search.size)) for half in (0, 1))
-    look = Look(search.problem, search.position, search.rows, (first, second), search.size)
+    needed = search.update.needs_curvature
+    first, second = (search.sum(search.rows.look(half, 0, search.size), curvature=needed) for half in (0, 1))
+    look = Look(search.problem, search.position, search.rows, (first, second), search.size, search.update)
     if search.overshot(look.pooled):
+        search.update = search.update.shortened()
         search.record(look.pooled.loss, 2 * look.size)
         return
+    if search.before is not None:
+        search.update = search.update.lengthened()
+    search.update = search.update.fitted(look.pooled, search.problem)
+    look = dataclasses.replace(look, kind=search.update)
     if more:
         look = _longer(search, look)
     looks = looks_left(search)
@@ -51,7 +57,8 @@ def _longer(search: Search, look: Look) -> Look:
     """The same look at more rows; those seen stay summed up."""
     search.size = next_size(search)
     first, second = (
-        sums + search.sum(search.rows.look(half, look.size, search.size)) for half, sums in enumerate(look.halves)
+        sums + search.sum(search.rows.look(half, look.size, search.size), curvature=search.update.needs_curvature)
+        for half, sums in enumerate(look.halves)
     )
     return dataclasses.replace(look, halves=(first, second), size=search.size)
 

@@ -2,7 +2,7 @@
 
 from tallmc.posterior.bounds import Bounds, DerivativeBounds, Lipschitz, RowBounds, SmoothBounds
 from tallmc.posterior.model import KnownChange, Model, PlainModel
-from tallmc.posterior.posterior import Posterior
+from tallmc.posterior.posterior import Posterior, Temperature
 from tallmc.posterior.rows import Rows, RowsInMemory
 
 __all__ = [
@@ -17,4 +17,5 @@ __all__ = [
     "Rows",
     "RowsInMemory",
     "SmoothBounds",
+    "Temperature",
 ]

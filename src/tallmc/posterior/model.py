@@ -1,13 +1,17 @@
 """What one row says of a position, and what is known without rows. All that compiled code sees of a posterior."""
 
 import abc
+import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, PyTree, Real
+from jaxtyping import Array, Int, PyTree, Real
+
+from tallmc.numerics.arithmetic import rounded
+from tallmc.numerics.schedule import Schedule
 
 
 class KnownChange(NamedTuple):
@@ -33,6 +37,16 @@ class Model(eqx.Module):
     num_rows: eqx.AbstractVar[int]
     expanded: eqx.AbstractVar[bool]
     """Whether rows say only what a Taylor expansion leaves of them."""
+
+    @property
+    def cooling(self) -> Schedule | None:
+        """The temperature as a function of time, if it changes; `temperature` is then the one that it ends at."""
+        return None
+
+    def at_time(self, time: Int[Array, ""]) -> "Model":
+        """The model that a chain is asked about in its transition `time`: at the temperature of then."""
+        del time
+        return self
 
     @abc.abstractmethod
     def log_ratios(self, position: PyTree, proposed: PyTree, rows: PyTree) -> Real[Array, " rows"]:
@@ -64,11 +78,24 @@ class PlainModel(Model):
     bounds: Any
     num_rows: int = eqx.field(static=True)
     expanded: bool = eqx.field(static=True, default=False)
+    schedule: Schedule | None = None
+
+    @property
+    def cooling(self) -> Schedule | None:
+        """The temperature as a function of time, if it changes."""
+        return self.schedule
+
+    def at_time(self, time: Int[Array, ""]) -> "PlainModel":
+        """The same at the temperature that the schedule has for this time."""
+        if self.schedule is None:
+            return self
+        temperature = self.schedule(time).astype(self.temperature.dtype)
+        return dataclasses.replace(self, temperature=temperature, schedule=None)
 
     def log_ratios(self, position: PyTree, proposed: PyTree, rows: PyTree) -> Real[Array, " rows"]:
         """The difference of both log likelihoods, tempered."""
         change = self.log_likelihoods(proposed, rows) - self.log_likelihoods(position, rows)
-        return change / self.temperature.astype(change.dtype)
+        return rounded(change / self.temperature.astype(change.dtype))
 
     def known_change(self, position: PyTree, proposed: PyTree, *, with_reach: bool = False) -> KnownChange:
         """The prior's log ratio, which is all that a model without an expansion knows before it reads rows."""

@@ -1,7 +1,7 @@
 """What is sampled: a model and its rows."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import equinox as eqx
 import jax
@@ -11,6 +11,7 @@ from jax.core import Tracer
 from jaxtyping import Array, PyTree, Real
 
 from tallmc.numerics.flat import as_device_array
+from tallmc.numerics.schedule import Redesigned, Schedule
 from tallmc.posterior.model import PlainModel
 from tallmc.posterior.passes import log_likelihood_sum
 from tallmc.posterior.rows import Rows, RowsInMemory
@@ -22,6 +23,8 @@ from tallmc.transforms.positions import (
     contains,
     unconstrained_position,
 )
+
+Temperature: TypeAlias = float | Array | Schedule
 
 
 def _flat_prior(position: PyTree) -> float:
@@ -39,7 +42,9 @@ class Posterior(eqx.Module):
         data: Pytree of arrays with one common first axis, a row being one index along it; or any `Rows`.
         log_prior: `log_prior(position) -> scalar`; flat if left out. Minus infinity marks a position outside the
             support.
-        temperature: Divides the log likelihood. Changing it never recompiles anything.
+        temperature: Divides the log likelihood. Changing it never recompiles anything. Or a schedule, such as
+            `tm.schedule.steps({0: 100.0, 400: 1.0})`: chains are then moved at its temperature for each transition,
+            and the posterior is the one at the temperature that it ends at.
         bounds: Bounds on the change of a row's log likelihood, for the rules that need them.
         transforms: Limits of parameters, such as `{"sd": tm.transforms.positive}`: shaped like a position, None or
             nothing where there is no limit; one for a whole part of the position holds for every array in it. Both
@@ -66,7 +71,7 @@ class Posterior(eqx.Module):
         log_likelihood: Callable[[PyTree, PyTree], Any],
         data: PyTree,
         log_prior: Callable[[PyTree], Any] = _flat_prior,
-        temperature: float | Array = 1.0,
+        temperature: Temperature = 1.0,
         bounds: Any = None,
         transforms: PyTree = None,
     ):
@@ -77,21 +82,26 @@ class Posterior(eqx.Module):
             log_likelihood = UnconstrainedLikelihood(log_likelihood, transforms)
             log_prior = UnconstrainedPrior(log_prior, transforms)
         self.rows = data if isinstance(data, Rows) else RowsInMemory(data)
-        self.model = PlainModel(log_likelihood, log_prior, _as_temperature(temperature), bounds, self.rows.num_rows)
+        schedule = temperature if isinstance(temperature, Schedule) else None
+        last = _checked_corners(schedule)[-1] if schedule is not None else temperature
+        fixed = _as_temperature(last)  # pyright: ignore[reportArgumentType]
+        self.model = PlainModel(log_likelihood, log_prior, fixed, bounds, self.rows.num_rows, schedule=schedule)
 
     num_rows = property(lambda self: self.rows.num_rows, doc="Rows of data.")
     data = property(lambda self: self.rows.all(), doc="The rows, as a pytree of arrays.")
     log_likelihood = property(lambda self: self._given(self.model.log_likelihood), doc="Of one row, as it was given.")
     log_prior = property(lambda self: self._given(self.model.log_prior), doc="Of a position, as it was given.")
-    temperature = property(lambda self: self.model.temperature, doc="What the log likelihood is divided by.")
+    temperature = property(lambda self: self.model.temperature, doc="What the log likelihood ends up divided by.")
+    schedule = property(lambda self: self.model.cooling, doc="Of the temperature, by time; None if it does not change.")
+    _heat = property(lambda self: self.temperature if self.schedule is None else self.schedule, doc="As it was given.")
     bounds = property(lambda self: self.model.bounds, doc="On the change of a row's log likelihood, or None.")
 
     def _given(self, function: Any) -> Any:
         """A likelihood or prior as it was given: on the natural scale, if there are transforms."""
         return function if self.transforms is None else function.natural
 
-    def at_temperature(self, temperature: float | Array) -> "Posterior":
-        """The same posterior at another temperature, which may be a traced number."""
+    def at_temperature(self, temperature: Temperature) -> "Posterior":
+        """The same posterior at another temperature, which may be a traced number, or a schedule."""
         # With the very same rows, for they may be on an accelerator already.
         return Posterior(
             self.log_likelihood, self.rows, self.log_prior, temperature, self.bounds, transforms=self.transforms
@@ -102,14 +112,14 @@ class Posterior(eqx.Module):
         """The same on the natural scale, without transforms: nothing stops a position beyond its limits."""
         if self.transforms is None:
             return self
-        return Posterior(self.log_likelihood, self.rows, self.log_prior, self.temperature, self.bounds)
+        return Posterior(self.log_likelihood, self.rows, self.log_prior, self._heat, self.bounds)
 
     @property
     def unconstrained(self) -> "Posterior":
         """The same as a posterior of unconstrained numbers, which chains move: its prior has the Jacobian."""
         if self.transforms is None:
             return self
-        return Posterior(self.model.log_likelihood, self.rows, self.model.log_prior, self.temperature, self.bounds)
+        return Posterior(self.model.log_likelihood, self.rows, self.model.log_prior, self._heat, self.bounds)
 
     def unconstrain(self, position: PyTree) -> PyTree:
         """A position on the natural scale as unconstrained numbers; the same if there are no transforms.
@@ -177,6 +187,15 @@ def _as_temperature(temperature: float | Array) -> Array:
     if not isinstance(temperature, Tracer) and not (np.isfinite(temperature) and np.greater(temperature, 0)):
         raise ValueError(f"temperature must be a positive number, got {temperature}")
     return as_device_array(temperature, jnp.result_type(float))
+
+
+def _checked_corners(schedule: Schedule) -> tuple[float, ...]:
+    if isinstance(schedule, Redesigned):
+        raise ValueError("tm.schedule.redesigned is for the epsilon of tm.AustereMH; cool with tm.schedule.steps(...)")
+    corners = schedule.corners()
+    if not all(np.isfinite(corner) and corner > 0 for corner in corners):
+        raise ValueError(f"every temperature of a schedule must be a positive number, got {corners}")
+    return corners
 
 
 def _check_functions(log_likelihood: Any, data: PyTree, log_prior: Any) -> None:

@@ -81,7 +81,7 @@ def restart_chain(problem: Problem, chain: Chain) -> Chain:
 
 
 def _begin(problem: Problem, chain: Chain, rest: PyTree, key_kernel: Array, key_feed: Array) -> Chain:
-    state = problem.kernel.begin(key_kernel, rest, problem.model, chain.finished)
+    state = problem.kernel.begin(key_kernel, rest, problem.model.at_time(chain.finished), chain.finished)
     cursor = problem.feed.start(key_feed, problem.kernel.wants_every_row(state))
     return chain._replace(cursor=cursor, state=state)
 
@@ -90,7 +90,7 @@ def _begin(problem: Problem, chain: Chain, rest: PyTree, key_kernel: Array, key_
 def observe_window(problem: Problem, chain: Chain) -> tuple[Chain, Bool[Array, ""]]:
     """One round: shows the chain the window at its cursor. Returns whether its test is decided."""
     window = problem.feed.read(problem.stage, chain.cursor, chain.round)
-    state, done = problem.kernel.observe(chain.state, problem.model, window)
+    state, done = problem.kernel.observe(chain.state, problem.model.at_time(chain.finished), window)
     cursor = problem.feed.advance(chain.cursor)
     return chain._replace(round=chain.round + jnp.uint32(1), cursor=cursor, state=state), done
 
@@ -122,6 +122,8 @@ def conclude_transition(problem: Problem, chain: Chain) -> tuple[Chain, Draw]:
     kernel, finished = problem.kernel, chain.finished + 1
     rest, info = kernel.settle(chain.state, _gain(chain.finished, problem.num_warmup))
     stats = {"accepted": info.accepted, "rows": info.rows, "nonfinite": info.nonfinite, **info.stats}
+    if problem.model.cooling is not None:
+        stats["temperature"] = problem.model.at_time(chain.finished).temperature
     chain = _begin(problem, chain._replace(finished=finished), rest, *transition_keys(chain.key, finished))
     return chain, Draw(kernel.position(rest), stats)
 

@@ -9,10 +9,8 @@ import numpy as np
 from jaxtyping import PyTree
 
 from tallmc.console.progress import is_watched, progress_bar, stop_on_interrupt
-from tallmc.feed import Feed
 from tallmc.numerics.memory import must_fit
 from tallmc.numerics.programs import program
-from tallmc.posterior import Model
 from tallmc.run.chain import Chain, Problem, positions, restart_chain
 from tallmc.run.drivers import Driver, layout_of
 from tallmc.run.records import Draw, Memory
@@ -23,15 +21,16 @@ _FIRST_BLOCK = 16  # transitions: few, for nobody knows yet how long they take
 
 
 class Review(NamedTuple):
-    """Looks at the chains during warm-up, after which another model and feed may take the place of the first.
+    """Looks at the chains during warm-up, after which another kernel, model or feed may take the place of the first.
 
     Args:
         times: Transitions after which all chains pause.
-        decide: Given where they were at each pause, another model and feed, or None to go on as before.
+        decide: Asked at each pause. Given the session with its chains as they are, and where they were at each pause so
+            far, another session whose tests are begun anew, or None to go on as before.
     """
 
     times: Sequence[int]
-    decide: Callable[[tuple[PyTree, ...]], tuple[Model, Feed] | None]
+    decide: Callable[[Session, tuple[PyTree, ...]], Session | None]
 
 
 class Driven(NamedTuple):
@@ -58,7 +57,7 @@ def drive(
     timing: Timing | None = None,
     *,
     show: bool,
-    review: Review | None = None,
+    reviews: Sequence[Review] = (),
 ) -> Driven:
     """Moves chains until each has so many more draws, or the user has had enough."""
     problem, timing = _problem(session, stage), timing or Timing()
@@ -67,8 +66,10 @@ def drive(
     total = num_warmup + session.drawn + num_samples
     capacity = driver.capacity(num_chains, layout)
     show = show and is_watched()
-    sink, drained, looks = Memory(), session.drawn, session.looks
-    pauses = [] if review is None else [t for t in review.times if t > int(np.min(np.asarray(session.chains.finished)))]
+    sink, drained = Memory(), session.drawn
+    begun = int(np.min(np.asarray(session.chains.finished)))
+    pauses = sorted({time for review in reviews for time in review.times if time > begun})
+    looks: dict[int, PyTree] = {}
     stopped = False
     room = must_fit(
         f"{num_chains:,} chains and the {capacity:,} draws of each that are kept on the device",
@@ -100,19 +101,28 @@ def drive(
                 drained = ready
             if pauses and reached == pauses[0] and not stopped:
                 pauses = pauses[1:]
-                looks = (*looks, jax.tree.map(np.asarray, positions(problem, driver.chains(work))))
-                assert review is not None
-                if not pauses and (changed := review.decide(looks)) is not None:
-                    session = session._replace(model=changed[0], feed=changed[1])
-                    problem = _problem(session, stage)
-                    chains = _restart(problem, driver.chains(work))
+                session = session._replace(chains=driver.chains(work))
+                looks[reached] = jax.tree.map(np.asarray, positions(problem, session.chains))
+                changed = _reviewed(session, reviews, reached, looks)
+                if changed is not session:
+                    session, problem = changed, _problem(changed, stage)
+                    chains = _restart(problem, session.chains)
                     work = driver.load(problem, chains, layout.shapes((num_chains, capacity)))
         seconds = time.perf_counter() - started
     if drained == session.drawn:
         raise KeyboardInterrupt("stopped during warm-up: no draws to return")
-    session = session._replace(chains=driver.chains(work), drawn=drained, looks=looks if pauses else ())
+    session = session._replace(chains=driver.chains(work), drawn=drained)
     unfinished = int(np.min(np.asarray(session.chains.finished))) < total
     return Driven(session, layout.unpack(sink.collect()), seconds, stopped and unfinished)
+
+
+def _reviewed(session: Session, reviews: Sequence[Review], reached: int, looks: dict[int, PyTree]) -> Session:
+    """What the reviews that are due make of a session: itself, if nothing is to change."""
+    for review in reviews:
+        if reached in review.times:
+            seen = tuple(looks[time] for time in review.times if time in looks)
+            session = review.decide(session, seen) or session
+    return session
 
 
 class _Pace:

@@ -51,6 +51,8 @@ def _taken_up(run: Run, posterior: Posterior, about: dict[str, Any]) -> Run:
         raise ValueError(
             f"this posterior has temperature {float(posterior.temperature):g}; {float(old.temperature):g} was sampled"
         )
+    if not eqx.tree_equal(posterior.schedule, old.schedule):
+        raise ValueError(f"this posterior has the schedule {posterior.schedule}; {old.schedule} was sampled with")
     if jax.tree.structure(posterior.transforms) != jax.tree.structure(old.transforms):
         raise ValueError(
             f"this posterior has transforms {posterior.transforms}; {old.transforms} were sampled with: pass the same"

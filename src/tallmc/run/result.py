@@ -166,7 +166,23 @@ class Run:
     @property
     def doubts(self) -> tuple[str, ...]:
         """Why the run may not be what the caller thinks; empty only if nothing is known against the draws."""
-        return self.known_doubts + (self.unless_mixed if self.convergence_doubts else ()) + self.convergence_doubts
+        unless_mixed = self.unless_mixed if self.convergence_doubts else ()
+        return self.known_doubts + self.heat_doubts + unless_mixed + self.convergence_doubts
+
+    @property
+    def heat_doubts(self) -> tuple[str, ...]:
+        """What a temperature that changed has to say against the draws: those made at another one than the last."""
+        if "temperature" not in self.stats:
+            return ()
+        final, heat = float(self.posterior.temperature), np.asarray(self.stats["temperature"])
+        other = heat[heat != heat.dtype.type(final)]
+        if not len(other):
+            return ()
+        return (
+            f"{len(other):,} of {heat.size:,} draws were made at temperatures from {other.min():g} to {other.max():g}, "
+            f"and are no draws of the posterior at {final:g}: take a num_warmup that outlasts the schedule, or leave "
+            'them out by run.stats["temperature"]',
+        )
 
     @functools.cached_property
     def convergence_doubts(self) -> tuple[str, ...]:

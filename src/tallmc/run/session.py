@@ -2,8 +2,6 @@
 
 from typing import NamedTuple
 
-from jaxtyping import PyTree
-
 from tallmc.feed import Feed
 from tallmc.kernel import Kernel
 from tallmc.posterior import Model
@@ -21,7 +19,6 @@ class Session(NamedTuple):
         num_warmup: Transitions of each chain before its first draw.
         chains: Stacked: keys, states, and positions in the stream of rows.
         drawn: Draws of each chain that have been handed out.
-        looks: Where chains were at some times of warm-up, until it is decided whether the expansion must move.
     """
 
     kernel: Kernel
@@ -31,7 +28,6 @@ class Session(NamedTuple):
     num_warmup: int
     chains: Chain
     drawn: int = 0
-    looks: tuple[PyTree, ...] = ()
 
     @property
     def num_chains(self) -> int:

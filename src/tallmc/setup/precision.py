@@ -44,7 +44,8 @@ def rounding_noise(model: Model, decisive_rows: int, typical_log_likelihood: flo
         True
     """
     one_row = math.sqrt(2) * float(jnp.finfo(dtype).eps) / 2 * typical_log_likelihood
-    return model.num_rows * one_row / math.sqrt(decisive_rows) / float(model.temperature)
+    coldest = float(model.temperature) if model.cooling is None else min(model.cooling.corners())
+    return model.num_rows * one_row / math.sqrt(decisive_rows) / coldest
 
 
 def check_precision(model: Model, rows: Rows, kernel: Kernel, position: PyTree, typical_log_likelihood: float) -> float:

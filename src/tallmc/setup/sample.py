@@ -16,7 +16,7 @@ from tallmc.feed import Feed
 from tallmc.kernel import Kernel
 from tallmc.metropolis import MetropolisHastings
 from tallmc.numerics.keys import as_key, folded_on_host, split_on_host, unstacked, word_on_host
-from tallmc.posterior import Model, Posterior, checks
+from tallmc.posterior import Posterior, checks
 from tallmc.posterior.unconstrained_start import unconstrained_start
 from tallmc.run.chain import Problem
 from tallmc.run.convergence import ConvergenceWarning
@@ -29,6 +29,7 @@ from tallmc.run.timing import Timing
 from tallmc.setup.automatic import plan
 from tallmc.setup.precision import check_precision, plan_doubts
 from tallmc.setup.recentre import Recentred, look_times, recentre
+from tallmc.setup.redesign import Redesigns
 from tallmc.setup.situation import Budget
 from tallmc.setup.start import (
     check_bounds,
@@ -113,6 +114,11 @@ def sample(
             raise ValueError(
                 "without a kernel control variate and feed are chosen too; leave control_variate and feed out"
             )
+        if posterior.schedule is not None:
+            raise ValueError(
+                "a method is chosen for one temperature, and this posterior has a schedule; pass a kernel, such as "
+                "tm.MetropolisHastings(tm.RandomWalk(scale), tm.MHMinibatch()), or one temperature"
+            )
         budget = Budget(num_chains, num_warmup, num_samples)
         start = plan(posterior, init, budget, key_plan, timing, progress=progress)
         start = start._replace(doubts=start.doubts + plan_doubts(start.model, posterior.rows, start.positions))
@@ -126,6 +132,8 @@ def sample(
     kernel = start.kernel.prepared_for(model, num_warmup)
     kinds = feed_kinds(kernel, feed or start.feed)
     check_parts(kernel, kinds, positions, model)
+    redesigns = Redesigns(posterior.rows, num_warmup, folded_on_host(key_shuffle, 2))
+    redesigns.check(kernel)
     with timing.phase("reading"):
         typical, start_rows = checks.check_start(posterior, positions)
     check_precision(model, posterior.rows, kernel, jax.tree.map(lambda leaf: leaf[0], positions), typical)
@@ -146,7 +154,11 @@ def sample(
     session = Session(fed, model, source, shuffle_seed, num_warmup, chains)
     moved: list[Recentred] = []
 
-    def decide(looks: tuple[PyTree, ...]) -> tuple[Model, Feed] | None:
+    times = look_times(num_warmup)
+
+    def decide(session: Session, looks: tuple[PyTree, ...]) -> Session | None:
+        if len(looks) < len(times):
+            return None
         assert start.controlled is not None
         found = recentre(start.controlled, posterior, looks)
         if found is None:
@@ -155,18 +167,20 @@ def sample(
         heavy = weights_of(found.controlled, kinds)
         again = make_feed(kernel, kinds, posterior.rows, found.controlled.model, heavy)
         moved.append(found._replace(rows_read=found.rows_read + (0 if heavy is not None else again.setup_rows)))
-        return found.controlled.model, again
+        return session._replace(model=found.controlled.model, feed=again)
 
-    review = Review(look_times(num_warmup), decide) if start.controlled is not None else None
-    done = drive(driver, session, stage, num_samples, timing, show=progress, review=review)
-    for found in moved:
-        say(found.reason, show=progress)
+    reviews = [Review(times, decide)] if start.controlled is not None else []
+    reviews.append(Review(redesigns.times(fed), redesigns.decide))
+    done = drive(driver, session, stage, num_samples, timing, show=progress, reviews=reviews)
+    choices = tuple(found.reason for found in moved) + redesigns.choices(done.session.kernel)
+    for choice in choices:
+        say(choice, show=progress)
     run = Run.collect(
         done,
         kernel=start.kernel,
         posterior=given,
-        setup_rows=setup_rows + sum(found.rows_read for found in moved),
-        choices=start.choices + tuple(found.reason for found in moved),
+        setup_rows=setup_rows + sum(found.rows_read for found in moved) + redesigns.rows_read,
+        choices=start.choices + choices,
         known_doubts=start.doubts,
         unless_mixed=start.unless_mixed,
     )
