@@ -310,8 +310,8 @@ MUTANTS = {
     # Kernels made of kernels.
     "a part starts where it was left": Mutant(
         "compose/members.py",
-        "kernel.begin(key_member, kernel.moved(rest.members[i], rest.position), model, time)",
-        "kernel.begin(key_member, rest.members[i], model, time)",
+        "kernel.begin(key_member, kernel.moved(rest.members[i], rest.position), model, time, *rows)",
+        "kernel.begin(key_member, rest.members[i], model, time, *rows)",
         (COMPOSE + "test_every_part_moves_the_one_chain",),
     ),
     "a cycle inside a cycle goes by the common clock": Mutant(

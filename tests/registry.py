@@ -51,6 +51,8 @@ PROPOSALS = {
     "random_walk": lambda: tm.RandomWalk(0.5),
     "random_walk_per_coordinate": lambda: tm.RandomWalk(np.array([0.5, 0.1])),
     "random_walk_cholesky": lambda: tm.RandomWalk(np.array([[0.5, 0.0], [0.3, 0.1]])),
+    "sgld": lambda: tm.SGLD(0.1, 100),
+    "sgld_cholesky": lambda: tm.SGLD(0.1, 100, np.array([[1.0, 0.0], [0.3, 0.5]])),
     "crank_nicolson": lambda: tm.CrankNicolson(np.array([0.2, 0.0]), np.array([[0.5, 0.0], [0.3, 0.4]]), 0.6),
 }
 

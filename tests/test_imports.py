@@ -25,7 +25,17 @@ MAY_IMPORT = {
     "metropolis": {"acceptance", "proposals", "kernel", "feed", "posterior", "numerics"},
     "compose": {"kernel", "feed", "posterior", "numerics"},
     "run": {"kernel", "feed", "posterior", "console", "numerics"},
-    "diagnostics": {"run", "metropolis", "acceptance", "kernel", "feed", "posterior", "console", "numerics"},
+    "diagnostics": {
+        "run",
+        "metropolis",
+        "acceptance",
+        "proposals",
+        "kernel",
+        "feed",
+        "posterior",
+        "console",
+        "numerics",
+    },
     "design": {"diagnostics", "run", "acceptance", "posterior", "numerics"},
     "setup": {
         "design",

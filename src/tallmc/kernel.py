@@ -64,7 +64,11 @@ class Kernel(eqx.Module, Generic[Rest, State]):
 
     @abc.abstractmethod
     def begin(self, key: Array, rest: Rest, model: Model, time: Int[Array, ""]) -> State:
-        """Begins a transition, before which there were `time`: proposes, and starts the test of that."""
+        """Begins a transition, before which there were `time`: proposes, and starts the test of that.
+
+        A kernel that `begins_with_rows` is called as `begin(key, rest, model, time, windows)`, with the first `Windows`
+        of feeds like those that it will be shown, not read yet.
+        """
 
     @abc.abstractmethod
     def observe(self, state: State, model: Model, window: Any) -> tuple[State, Bool[Array, ""]]:
@@ -80,6 +84,16 @@ class Kernel(eqx.Module, Generic[Rest, State]):
     @abc.abstractmethod
     def abandon(self, state: State) -> Rest:
         """The chain as it was before a test that is dropped undecided."""
+
+    @property
+    def begins_with_rows(self) -> bool:
+        """Whether `begin` reads rows, as it does for proposals that follow the gradient of a minibatch."""
+        return False
+
+    @property
+    def dear_to_begin(self) -> bool:
+        """Whether `begin` costs much more than a round: `Together` then lets chains wait for each other with it."""
+        return False
 
     @abc.abstractmethod
     def position(self, rest: Rest) -> PyTree:
@@ -132,6 +146,10 @@ class Kernel(eqx.Module, Generic[Rest, State]):
         del stats
         return []
 
+    def doubts(self) -> list[str]:
+        """What is known against its draws before there are any."""
+        return []
+
     def check(self, position: PyTree, model: Model, drawn: Drawn) -> None:
         """Raises `ValueError` if this kernel cannot move such a position of such a model, from rows so drawn."""
         del position, model, drawn
@@ -140,6 +158,21 @@ class Kernel(eqx.Module, Generic[Rest, State]):
 def rule_needs(part: Kernel) -> Needs:
     """What a part without members needs of the rows that it decides from: the first of its needs."""
     return part.needs if isinstance(part.needs, Needs) else part.needs[0]
+
+
+def opening_windows(kernel: Kernel, feed: Feed, stage: PyTree, key_feed: Array, round_: Any) -> tuple[Any, ...]:
+    """What `begin` is given besides, for the test whose rows are drawn by `key_feed`; nothing is read yet."""
+    return (feed.read(stage, feed.start(key_feed), round_),) if kernel.begins_with_rows else ()
+
+
+def windows_of_part(kernel: Kernel, part: int, windows: Any) -> Any:
+    """For audits: of the windows that a kernel began with, those of one of its parts."""
+    for i, member in enumerate(kernel.members()):
+        count = len(member.parts())
+        if part < count:
+            return windows_of_part(member, part, windows.of(i))
+        part -= count
+    return windows
 
 
 def rule_feeds(kernel: Kernel, feed: Feed) -> tuple[Feed, ...]:

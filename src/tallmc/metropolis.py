@@ -9,13 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, PyTree, Real
 
-from tallmc.acceptance.contract import AcceptanceRule, Question, SelectiveRule
+from tallmc.acceptance.contract import AcceptanceRule, Guarantee, Question, SelectiveRule
 from tallmc.feed import Drawn, Feed, Needs, SeveralFeeds, Window, Windows
 from tallmc.kernel import Info, Kernel
 from tallmc.numerics.arithmetic import ordered_sum
 from tallmc.posterior import Model
 from tallmc.proposals.contract import Proposal
-from tallmc.proposals.tuning import Outcome, Tuning
+from tallmc.proposals.tuning import NothingLearned, Outcome, Tuning
 
 
 class AtRest(eqx.Module):
@@ -31,6 +31,7 @@ class Asked(eqx.Module):
     question: Question
     key_rule: Array
     possible: Bool[Array, ""]  # false if the prior rules the proposal out: no row can change that
+    rows: Int[Array, ""] | None = None  # that the proposal read
 
 
 class InTest(eqx.Module):
@@ -41,9 +42,9 @@ class InTest(eqx.Module):
     possible: Bool[Array, ""]
     evidence: PyTree
     finite: Bool[Array, ""]
-    rows: Int[Array, ""]
+    rows: Int[Array, ""]  # that the test has read
     known: Real[Array, ""]  # the log acceptance ratio as far as it needs no rows
-    awaited: Any = None  # for proposals that need rows: the key and time to propose with, once a window has come
+    read_before: Int[Array, ""] | None = None  # rows that the proposal read, if it reads any
 
 
 class MetropolisHastings(Kernel[AtRest, InTest]):
@@ -91,20 +92,30 @@ class MetropolisHastings(Kernel[AtRest, InTest]):
         """A chain at rest with steps as long as the proposal was given; warm-up has learned nothing yet."""
         return AtRest(position, self._tuning.init(position))
 
-    def begin(self, key: Array, rest: AtRest, model: Model, time: Int[Array, ""]) -> InTest:
-        """Proposes, and begins the test of that; or waits for the rows that the proposal needs."""
-        if self.proposal.needs is None:
-            return self.test(rest, self.ask(key, rest, model, time), model)
-        still = Question(rest.position, rest.position, jnp.zeros((), jnp.result_type(float)), time, drawn=self.drawn)
-        waiting = self.test(rest, Asked(still, key, jnp.bool_(True)), model)
-        return dataclasses.replace(waiting, awaited=(key, time, jnp.bool_(True)))
+    @property
+    def begins_with_rows(self) -> bool:
+        """Whether the proposal needs rows."""
+        return self.proposal.needs is not None
 
-    def ask(self, key: Array, rest: AtRest, model: Model, time: Int[Array, ""], window: Any = None) -> Asked:
-        """Draws a proposal, and asks the rule about it."""
+    @property
+    def dear_to_begin(self) -> bool:
+        """Whether proposing is dear."""
+        return self.proposal.dear
+
+    def begin(
+        self, key: Array, rest: AtRest, model: Model, time: Int[Array, ""], windows: Windows | None = None
+    ) -> InTest:
+        """Proposes, and begins the test of that."""
+        return self.test(rest, self.ask(key, rest, model, time, windows), model)
+
+    def ask(
+        self, key: Array, rest: AtRest, model: Model, time: Int[Array, ""], windows: Windows | None = None
+    ) -> Asked:
+        """Draws a proposal, from the second of the windows if it needs rows, and asks the rule about it."""
         key_proposal, key_rule = jax.random.split(key)
         proposal = self.tuned_proposal(rest)
-        rows = () if window is None else (window,)
-        move = proposal.propose(key_proposal, rest.position, model, *rows)
+        own: tuple[Any, ...] = () if windows is None else (windows.of(1),)
+        move = proposal.propose(key_proposal, rest.position, model, *own)
         known = model.known_change(rest.position, move.position, with_reach=self.rule.needs.row_bounds)
         finest = jnp.result_type(float)
         offset = known.offset.astype(finest) + move.log_ratio.astype(finest)
@@ -112,32 +123,30 @@ class MetropolisHastings(Kernel[AtRest, InTest]):
         question = Question(
             rest.position, move.position, jnp.where(possible, offset, 0), time, known.reach, drawn=self.drawn
         )
-        return Asked(question, key_rule, possible)
+        return Asked(question, key_rule, possible, own[0].count if own else None)
 
     def observe(self, state: InTest, model: Model, window: Window | Windows) -> tuple[InTest, Bool[Array, ""]]:
-        """Hands each row's log ratio to the rule; a proposal that needs rows gets the first window."""
-        if isinstance(window, Window):
-            return self._weigh(state, model, window)
-        key, time, waiting = state.awaited
-
-        def propose() -> tuple[InTest, Bool[Array, ""]]:
-            seen: Any = window.of(1)
-            test = self.test(state.rest, self.ask(key, state.rest, model, time, seen), model)
-            return dataclasses.replace(test, rows=seen.count, awaited=(key, time, jnp.bool_(False))), ~test.possible
-
-        def weigh() -> tuple[InTest, Bool[Array, ""]]:
-            rows: Any = window.of(0)
-            return self._weigh(state, model, rows)
-
-        return jax.lax.cond(waiting, propose, weigh)
+        """Hands each row's log ratio to the rule; the proposal has had its window."""
+        rows: Any = window.of(0) if isinstance(window, Windows) else window
+        evidence = state.evidence
+        if isinstance(self.rule, SelectiveRule):
+            evidence, rows = self.rule.select(evidence, rows)
+        log_ratios = rows.map(lambda some: model.log_ratios(state.rest.position, state.proposed, some))
+        finite = jnp.isfinite(ordered_sum(log_ratios))  # a sum is finite only if all its terms are
+        evidence = self.rule.observe(evidence, log_ratios, rows)
+        state = dataclasses.replace(state, evidence=evidence, finite=finite, rows=state.rows + rows.count)
+        return state, self.rule.verdict(evidence).done | ~finite | ~state.possible
 
     def settle(self, state: InTest, gain: Real[Array, ""]) -> tuple[AtRest, Info]:
         """Moves if the rule says so and every log ratio was finite; then tunes."""
         accepted = self.decide(state)
         nonfinite = ~state.finite & state.possible
-        info = Info(accepted, state.rows, nonfinite, self.rule.stats(state.evidence))
+        rows, stats = state.rows, self.rule.stats(state.evidence)
+        if state.read_before is not None:
+            rows, stats = rows + state.read_before, {**stats, "proposal_rows": state.read_before}
+        info = Info(accepted, rows, nonfinite, stats)
         position = jax.tree.map(lambda new, old: jnp.where(accepted, new, old), state.proposed, state.rest.position)
-        outcome = Outcome(state.rest.position, position, accepted, state.rows, state.known)
+        outcome = Outcome(state.rest.position, position, accepted, rows, state.known)
         tuned = self._tuning.update(state.rest.tuned, outcome, gain)
         return AtRest(position, tuned), info
 
@@ -173,21 +182,20 @@ class MetropolisHastings(Kernel[AtRest, InTest]):
 
     def notes(self, stats: dict[str, np.ndarray], model: Model) -> list[str]:
         """What the rule has to say."""
-        return self.rule.notes(stats, model)
+        return self.rule.notes(_of_the_test(stats), model) + _rows_to_propose(type(self.proposal).__name__, stats)
 
     def warnings(self, stats: dict[str, np.ndarray]) -> list[str]:
         """What the rule warns of."""
-        return self.rule.warnings(stats)
+        return self.rule.warnings(_of_the_test(stats))
+
+    def doubts(self) -> list[str]:
+        """What speaks against the rule whatever it decides."""
+        return self.rule.doubts()
 
     def check(self, position: PyTree, model: Model, drawn: Drawn) -> None:
         """Asks the proposal and the rule, and whether they can go together."""
         self.proposal.check(position, model)
         self.rule.check(model, drawn)
-        if self.proposal.needs is not None and isinstance(self.rule, SelectiveRule):
-            raise ValueError(
-                f"{type(self.rule).__name__} decides how many rows to draw from the proposal, and "
-                f"{type(self.proposal).__name__} proposes only once it has seen rows; use another rule"
-            )
 
     def decide(self, state: InTest) -> Bool[Array, ""]:
         """Whether a finished test lets the chain move."""
@@ -195,20 +203,29 @@ class MetropolisHastings(Kernel[AtRest, InTest]):
 
     @property
     def _tuning(self) -> Tuning:
-        return self.proposal.tuning(self.rule.promise.best_acceptance)
+        promise = self.rule.promise
+        tuning = self.proposal.tuning(promise.best_acceptance)
+        return NothingLearned(tuning) if promise.guarantee is Guarantee.NONE else tuning
 
     def test(self, rest: AtRest, asked: Asked, model: Model) -> InTest:
         """Begins the test of a question."""
         evidence = self.rule.init(asked.key_rule, asked.question, model)
         known = jnp.where(asked.possible, asked.question.offset, -jnp.inf)
-        return InTest(rest, asked.question.proposed, asked.possible, evidence, jnp.bool_(True), jnp.int32(0), known)
+        return InTest(
+            rest, asked.question.proposed, asked.possible, evidence, jnp.bool_(True), jnp.int32(0), known, asked.rows
+        )
 
-    def _weigh(self, state: InTest, model: Model, window: Window) -> tuple[InTest, Bool[Array, ""]]:
-        evidence = state.evidence
-        if isinstance(self.rule, SelectiveRule):
-            evidence, window = self.rule.select(evidence, window)
-        log_ratios = window.map(lambda rows: model.log_ratios(state.rest.position, state.proposed, rows))
-        finite = jnp.isfinite(ordered_sum(log_ratios))  # a sum is finite only if all its terms are
-        evidence = self.rule.observe(evidence, log_ratios, window)
-        state = dataclasses.replace(state, evidence=evidence, finite=finite, rows=state.rows + window.count)
-        return state, self.rule.verdict(evidence).done | ~finite | ~state.possible
+
+def _of_the_test(stats: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The statistics as a rule knows them: rows are those of its tests."""
+    return {**stats, "rows": stats["rows"] - stats["proposal_rows"]} if "proposal_rows" in stats else stats
+
+
+def _rows_to_propose(name: str, stats: dict[str, np.ndarray]) -> list[str]:
+    """Of the rows of a step, how many went into the proposal."""
+    if "proposal_rows" not in stats or not stats["rows"].size:
+        return []
+    own, whole = float(stats["proposal_rows"].mean()), float(stats["rows"].mean())
+    if not own:  # those of other parts
+        return []
+    return [f"{own:,.0f} of the {whole:,.0f} rows of a step are those that {name} proposes from; the test reads its own"]

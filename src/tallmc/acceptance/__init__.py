@@ -1,5 +1,6 @@
 """Acceptance rules, one a file."""
 
+from tallmc.acceptance.always_accept import AlwaysAccept
 from tallmc.acceptance.austere_mh import AustereMH
 from tallmc.acceptance.austere_mh_per_step import AustereMHPerStep
 from tallmc.acceptance.contract import (
@@ -26,6 +27,7 @@ __all__ = [
     "METROPOLIS",
     "MHSS",
     "AcceptanceRule",
+    "AlwaysAccept",
     "AustereMH",
     "AustereMHPerStep",
     "CorrectionLaw",

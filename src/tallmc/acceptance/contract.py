@@ -24,6 +24,7 @@ class Guarantee(enum.Enum):
 
     EXACT = "exact"  # equal to its formula
     BOUNDED = "bounded"  # within a stated error of its formula
+    NONE = "none"  # makes no test: its formula is the one that it leaves out
     ASYMPTOTIC = "asymptotic"  # tends to its formula as the batch grows
 
 
@@ -141,6 +142,10 @@ class AcceptanceRule(eqx.Module, Generic[Evidence]):
     def warnings(self, stats: dict[str, np.ndarray]) -> list[str]:
         """Why the run should not be trusted, from the same; raised as warnings when it ends, and in the summary."""
         return skewness_warning(type(self).__name__, stats) if self.promise.trusts_normality else []
+
+    def doubts(self) -> list[str]:
+        """What speaks against every run with this rule, whatever it decides; in `run.doubts`, and warned of."""
+        return []
 
     def check(self, model: Model, drawn: Drawn) -> None:
         """Raises `ValueError` if this rule cannot decide about such a model from rows so drawn."""

@@ -70,14 +70,27 @@ class OneAtATime(Kernel[AllAtRest, OneInTest]):
         """All members at rest in the same place, none of which has tuned its steps yet."""
         return AllAtRest(position, tuple(kernel.init(position) for kernel in self.kernels), jnp.int32(0))
 
-    def begin(self, key: Array, rest: AllAtRest, model: Model, time: Int[Array, ""]) -> OneInTest:
+    @property
+    def begins_with_rows(self) -> bool:
+        """Whether some member does."""
+        return any(kernel.begins_with_rows for kernel in self.kernels)
+
+    @property
+    def dear_to_begin(self) -> bool:
+        """Whether it is for some member."""
+        return any(kernel.dear_to_begin for kernel in self.kernels)
+
+    def begin(
+        self, key: Array, rest: AllAtRest, model: Model, time: Int[Array, ""], windows: Windows | None = None
+    ) -> OneInTest:
         """Lets the member whose turn it is begin, from where the chain is."""
         key_choice, key_member = jax.random.split(key)
         which = self.choose(key_choice, rest.turns)
 
         def begin(i: int) -> PyTree:
             kernel = self.kernels[i]
-            return kernel.begin(key_member, kernel.moved(rest.members[i], rest.position), model, time)
+            rows = (windows.of(i),) if windows is not None and kernel.begins_with_rows else ()
+            return kernel.begin(key_member, kernel.moved(rest.members[i], rest.position), model, time, *rows)
 
         shapes = [jax.eval_shape(lambda i=i: begin(i)) for i in range(len(self.kernels))]
 

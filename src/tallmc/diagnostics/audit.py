@@ -9,8 +9,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, PyTree
 
+from tallmc.acceptance.contract import Guarantee
 from tallmc.diagnostics.audit_programs import (
     AT_ONCE,
     STEPS,
@@ -41,7 +42,8 @@ class Audit:
 
     Args:
         error_rate: Depends on what the rule promises. For tests of Metropolis' kind, the share of steps that the same
-            test on all rows, with the same random numbers, decides otherwise. For exact subsampling, the share of steps
+            test on all rows, with the same random numbers, decides otherwise (without any test, the share of moves that
+            Metropolis' on all rows would have refused). For exact subsampling, the share of steps
             at which some row breaks its bound. For Barker's kind, the root mean square error of the chance to accept.
         interval: A 95 % confidence interval of it.
         measured: Which of these it is, in words.
@@ -118,10 +120,11 @@ def audit(run: Run, num_steps: int = STEPS, rng_key: int | Array = 0, *, seconds
             )
         if not isinstance(part, MetropolisHastings):
             raise ValueError(f"audit looks at runs of MetropolisHastings, not of {type(part).__name__}")
-        if part.proposal.needs is not None:
-            raise ValueError(f"audit cannot replay {type(part.proposal).__name__}, which reads rows to propose")
     share, until = -(-num_steps // len(parts)), _clock() + seconds
-    found = [_audit_part(run, number, share, rng_key, until) for number in range(len(parts))]
+    source = None
+    if run.session.kernel.begins_with_rows:
+        source = run.feed, run.feed.arrange(run.posterior.rows, run.shuffle_seed)
+    found = [_audit_part(run, number, share, rng_key, until, source) for number in range(len(parts))]
     if len(found) == 1:
         return found[0]
     worst = max(found, key=lambda one: (one.interval[0], one.error_rate))
@@ -147,10 +150,13 @@ class _Found(NamedTuple):
     error: np.ndarray
 
 
-def _audit_part(run: Run, number: int, num_steps: int, rng_key: int | Array, until: float) -> Audit:
-    steps, kernel = _replay(run, number, num_steps, rng_key), run.session.kernel.parts()[number]
+def _audit_part(
+    run: Run, number: int, num_steps: int, rng_key: int | Array, until: float, source: tuple[Feed, PyTree] | None
+) -> Audit:
+    steps, kernel = _replay(run, number, num_steps, rng_key, source), run.session.kernel.parts()[number]
     assert isinstance(kernel, MetropolisHastings)
-    count, rows_read, parts = len(steps.accepted), 0, []
+    count, parts = len(steps.accepted), []
+    rows_read = 0 if steps.asked.rows is None else int(np.asarray(steps.asked.rows).sum(dtype=np.int64))
     replays = num_replays(kernel, run.session.model.num_rows)
     for first in range(0, count, AT_ONCE):
         some = part_of(steps, slice(first, first + AT_ONCE))
@@ -163,6 +169,8 @@ def _audit_part(run: Run, number: int, num_steps: int, rng_key: int | Array, unt
     promise = kernel.rule.promise
     if rule_needs(kernel).row_bounds:
         measured = "share of steps at which a row breaks its bound"
+    elif promise.guarantee is Guarantee.NONE:
+        measured = "share of moves that a test on all rows would have refused"
     elif promise.draws_level:
         measured = "share of decisions that all rows would reverse"
     else:
@@ -198,7 +206,9 @@ def _look(
     return _Found(ratio, np.where(possible, probability, 0.0), error), rows_read
 
 
-def _replay(run: Run, number: int, num_steps: int, rng_key: int | Array) -> _Steps:
+def _replay(
+    run: Run, number: int, num_steps: int, rng_key: int | Array, source: tuple[Feed, PyTree] | None
+) -> _Steps:
     """Asks the questions of the run again, from the positions and keys that they had, in random order."""
     generator = np.random.default_rng(np.asarray(jax.random.key_data(as_key(rng_key))))
     steps = np.arange(run.num_chains * (run.num_draws - 1))
@@ -213,7 +223,7 @@ def _replay(run: Run, number: int, num_steps: int, rng_key: int | Array) -> _Ste
     )
     kernel, (keys, states) = run.session.kernel, part_of((run.chains.key, run.chains.state), chain)
     times = np.asarray(run.num_warmup + draw, np.int32)
-    asked = ask_again(kernel, run.session.model, number, keys, positions, states, times)
+    asked = ask_again(kernel, run.session.model, number, keys, positions, states, times, source)
     accepted = run.stats["accepted"][chain, draw]
     for before, new, again in zip(
         *(jax.tree.leaves(tree) for tree in (positions, after, asked.question.proposed)), strict=True

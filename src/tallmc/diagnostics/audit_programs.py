@@ -11,8 +11,8 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from tallmc.acceptance.formulas import Formula
-from tallmc.feed import IndexedFeed, WeightedFeed
-from tallmc.kernel import Kernel, rule_needs
+from tallmc.feed import Feed, IndexedFeed, WeightedFeed
+from tallmc.kernel import Kernel, opening_windows, rule_needs, windows_of_part
 from tallmc.metropolis import Asked, MetropolisHastings
 from tallmc.numerics.keys import transition_keys
 from tallmc.numerics.programs import COMPILED_SOON, program
@@ -54,7 +54,7 @@ def audit_programs(
     """
     kernel, model = problem.kernel, problem.model
     count = min(steps_worth_auditing(kernel, model), keys.shape[0] * (num_draws - 1))
-    if count < 1 or not isinstance(kernel, MetropolisHastings):
+    if count < 1 or not isinstance(kernel, MetropolisHastings) or kernel.begins_with_rows:
         return ()
 
     def of(tree: PyTree, length: int) -> PyTree:
@@ -63,7 +63,7 @@ def audit_programs(
     states = _start.like(problem, keys, positions)
     given = of(keys, count), of(positions, count), of(states, count), jax.ShapeDtypeStruct((count,), np.int32)
     some = min(count, AT_ONCE)
-    asked = of(ask_again.like(kernel, model, 0, *given), some)
+    asked = of(ask_again.like(kernel, model, 0, *given, None), some)
 
     def on_all_rows() -> None:
         by_bounds = rule_needs(kernel).row_bounds
@@ -80,7 +80,7 @@ def audit_programs(
                 replayed(problem, kernel, rows), asked, key, some, num_replays(kernel, model.num_rows)
             )
 
-    return partial(ask_again.prepare, kernel, model, 0, *given), again, on_all_rows
+    return partial(ask_again.prepare, kernel, model, 0, *given, None), again, on_all_rows
 
 
 @program
@@ -91,19 +91,36 @@ def _start(problem: Problem, keys: Array, positions: PyTree) -> PyTree:
 
 @program
 def ask_again(
-    kernel: Kernel, model: Model, number: int, keys: Array, positions: PyTree, states: PyTree, times: Array
+    kernel: Kernel,
+    model: Model,
+    number: int,
+    keys: Array,
+    positions: PyTree,
+    states: PyTree,
+    times: Array,
+    source: tuple[Feed, PyTree] | None,
 ) -> Asked:
-    """The questions of steps, from the positions, keys and states that the chains had."""
+    """The questions of steps, from the positions, keys and states that the chains had.
+
+    `source` is the run's feed and its stage, if proposals were made from rows: the keys then lead to the same windows.
+    """
 
     def one(key: Array, position: PyTree, state: PyTree, time: Array) -> Asked:
-        key_kernel, _ = transition_keys(key, time)
+        key_kernel, key_feed = transition_keys(key, time)
         rest = kernel.moved(kernel.abandon(state), position)
         part, key_part, rest_part = kernel.turn_of(number, key_kernel, rest)
         assert isinstance(part, MetropolisHastings)
-        return part.ask(key_part, rest_part, model.at_time(time), time)
+        if source is None or not part.begins_with_rows:
+            return part.ask(key_part, rest_part, model.at_time(time), time)
+        (windows,) = opening_windows(kernel, *source, key_feed, jnp.uint32(0))
+        own = windows_of_part(kernel, number, windows)
+        return part.ask(key_part, rest_part, model.at_time(time), time, own)
 
+    steps = keys, positions, states, times
     with jax.default_matmul_precision("highest"):
-        return jax.vmap(one)(keys, positions, states, times)
+        if source is None:
+            return jax.vmap(one)(*steps)
+        return jax.lax.map(lambda step: one(*step), steps, batch_size=AT_ONCE)
 
 
 @program

@@ -12,6 +12,7 @@ from tallmc.metropolis import MetropolisHastings
 from tallmc.numerics.keys import as_key
 from tallmc.posterior import Model, Rows
 from tallmc.posterior.passes import log_ratio_blocks
+from tallmc.proposals.apart import proposal_source, proposed_from
 from tallmc.run import Run
 
 
@@ -44,8 +45,10 @@ def moves_of(run: Run, num_moves: int = 100, rng_key: int | Array = 0) -> Moves:
     )
     states = jax.tree.map(lambda leaf: leaf[which // run.num_draws], run.chains.state)
 
+    source = proposal_source(kernel.proposal.needs, run.posterior.rows, model)
+
     def propose(key, position, state):
-        move = kernel.tuned_proposal(kernel.abandon(state)).propose(key, position, model)
+        move = proposed_from(source, kernel.tuned_proposal(kernel.abandon(state)), key, position, model)
         return move.position, model.known_change(position, move.position).offset + move.log_ratio
 
     proposed, offset = jax.vmap(propose)(jax.random.split(as_key(rng_key), len(which)), position, states)

@@ -26,13 +26,19 @@ class Proposal(eqx.Module):
         """Draws one proposal.
 
         A proposal that declares `needs` is called as `propose(key, position, model, window)`, with a window of rows
-        that are drawn independently of those that the test will read.
+        that are drawn independently of those that the test will read. The log ratio must then be that of this window:
+        the way back is proposed from the same rows.
         """
 
     @property
     def needs(self) -> Needs | None:
         """What it needs of rows, such as a minibatch for a gradient; None if it reads none."""
         return None
+
+    @property
+    def dear(self) -> bool:
+        """Whether proposing costs much more than a window of a test; it does for one that reads rows."""
+        return self.needs is not None
 
     def prepared_for(self, model: Model, num_warmup: int) -> "Proposal":
         """The same proposal, told what it will be asked about, and how many transitions of a chain are warm-up."""

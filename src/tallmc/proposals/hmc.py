@@ -172,7 +172,7 @@ def _factor_of(mass: ArrayLike | Sequence[float] | None) -> np.ndarray:
     if array.ndim < 2:
         if not np.all(array > 0):
             raise ValueError("mass must hold positive numbers; the inverse of each coordinate's variance is a good one")
-        return array**-0.5
+        return np.asarray(array**-0.5)
     if array.ndim > 2 or array.shape[0] != array.shape[1]:
         raise ValueError(f"mass must be a number, a vector or a square matrix, but its shape is {array.shape}")
     try:

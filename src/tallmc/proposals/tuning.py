@@ -65,6 +65,33 @@ class Tuning(eqx.Module):
         return self.factor(tuned)
 
 
+class NothingLearned(Tuning):
+    """Leaves everything as it was given: for decisions that say nothing of how good a step was.
+
+    Args:
+        otherwise: What would learn.
+    """
+
+    otherwise: Tuning
+
+    def init(self, position: PyTree) -> PyTree:
+        """As it would begin."""
+        return self.otherwise.init(position)
+
+    def factor(self, tuned: PyTree) -> PyTree:
+        """What that amounts to."""
+        return self.otherwise.factor(tuned)
+
+    def update(self, tuned: PyTree, outcome: Outcome, gain: Real[Array, ""]) -> PyTree:
+        """The same again."""
+        del outcome, gain
+        return tuned
+
+    def step_size(self, tuned: PyTree) -> Real[Array, ""]:
+        """That of the beginning."""
+        return self.otherwise.step_size(tuned)
+
+
 class TowardsAcceptance(Tuning):
     """Robbins-Monro on the logarithm of the factor, towards a rate of acceptance.
 

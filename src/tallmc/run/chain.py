@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Int, PyTree, UInt32
 
 from tallmc.feed import Feed
-from tallmc.kernel import Kernel
+from tallmc.kernel import Kernel, opening_windows
 from tallmc.numerics.keys import transition_keys
 from tallmc.numerics.programs import program
 from tallmc.posterior import Model
@@ -81,7 +81,9 @@ def restart_chain(problem: Problem, chain: Chain) -> Chain:
 
 
 def _begin(problem: Problem, chain: Chain, rest: PyTree, key_kernel: Array, key_feed: Array) -> Chain:
-    state = problem.kernel.begin(key_kernel, rest, problem.model.at_time(chain.finished), chain.finished)
+    rows = opening_windows(problem.kernel, problem.feed, problem.stage, key_feed, chain.round)
+    model = problem.model.at_time(chain.finished)
+    state = problem.kernel.begin(key_kernel, rest, model, chain.finished, *rows)
     cursor = problem.feed.start(key_feed, problem.kernel.wants_every_row(state))
     return chain._replace(cursor=cursor, state=state)
 

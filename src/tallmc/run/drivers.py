@@ -288,33 +288,58 @@ def _draws_at(records: Record, slot: Int[Array, ""]) -> Record:
     return {name: jnp.take(array, slot, axis=1) for name, array in records.items()}
 
 
+# Where beginning a test is dear, chains whose test is decided wait until they are one in so many. All of them then begin
+# at once, and what that computes for the others is no more than for them; nor do more than half of the chains wait.
+_SHARE_TO_BEGIN = 2
+
+
 @program(donate=(2, 3))
 def _rounds(
     problem: Problem, limit: Int[Array, ""], chains: Chain, records: Record, rounds: int
 ) -> tuple[Chain, Record]:
     """So many rounds of all chains, none of which goes beyond a limit. Chains and records are used up."""
     capacity = jax.tree.leaves(records)[0].shape[1]
-    which = jnp.arange(chains.finished.shape[0])
+    count = chains.finished.shape[0]
+    which = jnp.arange(count)
+    dear = problem.kernel.dear_to_begin
 
-    def round_of_one(chain: Chain) -> tuple[Chain, Array, Record]:
+    def observe(chain: Chain, decided: Array) -> tuple[Chain, Array]:
+        # A chain that is as far as it may go stands still, so that its state is that of its last draw; and so does one
+        # whose test is decided already.
         observed, done = observe_window(problem, chain)
-        concluded, draw = conclude_transition(problem, observed)
-        moved = jax.tree.map(lambda new, old: jnp.where(done, new, old), concluded, observed)
-        # A chain that is as far as it may go stands still, so that its state is that of its last draw.
-        unfinished = chain.finished < limit
+        goes_on = (chain.finished < limit) & ~decided
         still = chain._replace(round=observed.round)
-        chain = jax.tree.map(lambda new, old: jnp.where(unfinished, new, old), moved, still)
-        index = moved.finished - 1 - problem.num_warmup
-        slot = jnp.where(done & unfinished & (index >= 0), index & (capacity - 1), capacity)
+        return jax.tree.map(lambda new, old: jnp.where(goes_on, new, old), observed, still), decided | (goes_on & done)
+
+    def conclude(chain: Chain, decided: Array) -> tuple[Chain, Array, Record]:
+        concluded, draw = conclude_transition(problem, chain)
+        index = concluded.finished - 1 - problem.num_warmup
+        slot = jnp.where(decided & (index >= 0), index & (capacity - 1), capacity)
+        chain = jax.tree.map(lambda new, old: jnp.where(decided, new, old), concluded, chain)
         return chain, slot, pack(draw)
 
-    def round_of_all(_: Array, carry: tuple[Chain, Record]) -> tuple[Chain, Record]:
-        chains, records = carry
-        chains, slots, new = jax.vmap(round_of_one)(chains)
+    def conclude_all(chains: Chain, decided: Array) -> tuple[Chain, Array, Record, Array]:
+        return *jax.vmap(conclude)(chains, decided), jnp.zeros_like(decided)
+
+    def wait(chains: Chain, decided: Array) -> tuple[Chain, Array, Record, Array]:
+        nothing = {name: jnp.zeros((count, *array.shape[2:]), array.dtype) for name, array in records.items()}
+        return chains, jnp.full(count, capacity, jnp.int32), nothing, decided
+
+    def round_of_all(number: Array, carry: tuple[Chain, Record, Array]) -> tuple[Chain, Record, Array]:
+        chains, records, before = carry
+        before = before if dear else jnp.zeros(count, bool)  # which a compiler then leaves out
+        chains, decided = jax.vmap(observe)(chains, before)
+        if dear:
+            running = jnp.sum(chains.finished < limit)
+            enough = (_SHARE_TO_BEGIN * jnp.sum(decided) >= running) | (number == rounds - 1)
+            chains, slots, new, decided = jax.lax.cond(enough, conclude_all, wait, chains, decided)
+        else:
+            chains, slots, new, decided = conclude_all(chains, decided)
         # No chain is written out of bounds: those slots belong to warm-up, or to tests still going on.
         write = lambda array, values: array.at[which, slots].set(values, mode="drop", unique_indices=True)  # noqa: E731
-        return chains, jax.tree.map(write, records, new)
+        return chains, jax.tree.map(write, records, new), decided
 
     # Two rounds in a row need no copies of the state in between; that is a tenth of a round on a GPU.
-    unroll = 1 if jax.default_backend() == "cpu" else 2
-    return jax.lax.fori_loop(0, rounds, round_of_all, (chains, records), unroll=unroll)
+    unroll = 1 if dear or jax.default_backend() == "cpu" else 2
+    carry = chains, records, jnp.zeros(count, bool)
+    return jax.lax.fori_loop(0, rounds, round_of_all, carry, unroll=unroll)[:2]

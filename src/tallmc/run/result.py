@@ -252,7 +252,7 @@ class Run:
 
 def _used_all_rows(draws: Draw, session: Session) -> np.ndarray:
     """As many draws with replacement as there are rows are not all rows; a rule that asks for all gets each once."""
-    enough = draws.stats["rows"] >= session.model.num_rows
+    enough = draws.stats["rows"] - draws.stats.get("proposal_rows", 0) >= session.model.num_rows
     sources = rule_feeds(session.kernel, session.feed)
     for number, (part, source) in enumerate(zip(session.kernel.parts(), sources, strict=True)):
         if source.drawn is Drawn.BY_WEIGHT and not rule_needs(part).row_bounds:

@@ -34,6 +34,7 @@ from tallmc.setup.situation import Budget
 from tallmc.setup.start import (
     check_bounds,
     check_parts,
+    doubts_of_parts,
     feed_kinds,
     find_start,
     make_feed,
@@ -126,6 +127,7 @@ def sample(
         _check_is_kernel(kernel)
         with timing.phase("mode"):
             start = find_start(posterior, kernel, init, control_variate, num_chains, progress=progress)
+        start = start._replace(doubts=start.doubts + doubts_of_parts(kernel))
     if start.choices:
         say("; ".join(start.choices), show=progress)
     model, positions = start.model, start.positions

@@ -28,7 +28,8 @@ from tallmc.optimise.mode import default_start
 from tallmc.posterior import Model, Posterior, RowBounds, Rows, checks
 from tallmc.posterior.derivatives import require_derivatives
 from tallmc.posterior.unconstrained_start import unconstrained_start
-from tallmc.proposals import Proposal
+from tallmc.proposals import SGLD, Proposal
+from tallmc.proposals.apart import ProposalSource, proposal_source, proposed_from
 from tallmc.setup.modes import find_mode
 
 _FEEDS: dict[Drawn, FeedKind] = {
@@ -92,8 +93,10 @@ def find_start(
             "the search for a mode, where chains start if no init is given," if control_variate is None else "tm.Taylor"
         )
         require_derivatives(posterior, like, who)
-    elif any(isinstance(part, NUTS) for part in kernel.parts()):
-        require_derivatives(posterior, like, "tm.NUTS", forward=False)
+    else:
+        for part in kernel.parts():
+            if (name := _follows_rows(part)) is not None:
+                require_derivatives(posterior, like, name, forward=False)
     if positions is None or (control_variate is not None and at is None):
         if positions is not None:
             checks.check_start(posterior, positions)
@@ -120,6 +123,13 @@ def unconstrained_expansion(posterior: Posterior, control_variate: Taylor | None
     return Taylor(control_variate.order, unconstrained_start(posterior, control_variate.at, 1, "at"))
 
 
+def _follows_rows(part: Kernel) -> str | None:
+    """What follows the gradient of rows, as a user calls it."""
+    if isinstance(part, NUTS):
+        return "tm.NUTS"
+    return "tm.SGLD" if isinstance(part, MetropolisHastings) and isinstance(part.proposal, SGLD) else None
+
+
 def _expansion_order(kernel: Kernel) -> int | None:
     """The order that the parts of a kernel cannot do without."""
     orders = {}
@@ -142,6 +152,12 @@ def named_parts(kernel: Kernel) -> list[tuple[str, Kernel]]:
     if len(parts) == 1 and parts[0] is kernel:
         return [("this rule", kernel)]
     return [(f"part {number} ({part.label})", part) for number, part in enumerate(parts)]
+
+
+def doubts_of_parts(kernel: Kernel) -> tuple[str, ...]:
+    """What is known against the parts of a kernel, by the names of these if there are several."""
+    named = named_parts(kernel)
+    return tuple(f"{name}: {said}" if len(named) > 1 else said for name, part in named for said in part.doubts())
 
 
 def feed_kinds(kernel: Kernel, chosen: type[Feed] | None) -> list[FeedKind]:
@@ -247,8 +263,9 @@ def _check_bounds_of(
     which = generator.choice(posterior.num_rows, min(_ROWS_TO_TRY, posterior.num_rows), replace=False)
     constants = float(bounds.mean) * feed.weights[which]
     rounding = 0.0 if model.expanded else 8 * typical / float(model.temperature)
+    source = proposal_source(kernel.proposal.needs, posterior.rows, model)
     for seed in range(_MOVES_TO_TRY):
-        reach, ratios = _tried_move(kernel.proposal, model, as_key(seed), old, posterior.rows.take(which))
+        reach, ratios = _tried_move(kernel.proposal, model, source, as_key(seed), old, posterior.rows.take(which))
         allowed = constants * float(reach) / float(model.temperature)
         allowed = allowed + rounding * float(jnp.finfo(ratios.dtype).eps)
         change = np.abs(np.asarray(ratios, float))
@@ -261,12 +278,14 @@ def _check_bounds_of(
                 "bounds the change, a second or third what a Taylor expansion leaves of it), or use tm.MHMinibatch(), "
                 "which needs none"
             )
-    return _MOVES_TO_TRY * len(which)
+    return _MOVES_TO_TRY * (len(which) + (0 if source is None else source.feed.batch_size))
 
 
 @program
-def _tried_move(proposal: Proposal, model: Model, key: Array, old: PyTree, rows: PyTree) -> tuple[Array, Array]:
+def _tried_move(
+    proposal: Proposal, model: Model, source: ProposalSource | None, key: Array, old: PyTree, rows: PyTree
+) -> tuple[Array, Array]:
     """The reach of a move, and what rows say of it."""
-    new = proposal.propose(key, old, model).position
+    new = proposed_from(source, proposal, key, old, model).position
     with jax.default_matmul_precision("highest"):
         return model.bounds.reach(old, new), model.log_ratios(old, new, rows)
