@@ -3,6 +3,7 @@
 from tallmc.models.columns import NormalPrior
 from tallmc.models.gaussian_mixture import gaussian_mixture, generate_mixture
 from tallmc.models.ica import ica
+from tallmc.models.ica_mode import IcaMode, ica_mode
 from tallmc.models.linear_regression import linear_regression
 from tallmc.models.log_link import LogLink
 from tallmc.models.logistic_regression import generate_logistic, logistic_regression
@@ -15,6 +16,7 @@ from tallmc.models.whitening import Whitening
 from tallmc.posterior.orthonormal import OrthonormalColumns
 
 __all__ = [
+    "IcaMode",
     "LogLink",
     "NormalPrior",
     "OrthonormalColumns",
@@ -25,6 +27,7 @@ __all__ = [
     "generate_logistic",
     "generate_mixture",
     "ica",
+    "ica_mode",
     "linear_regression",
     "logistic_regression",
     "poisson_regression",

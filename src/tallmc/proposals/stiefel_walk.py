@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, PyTree, Real
+from jaxtyping import Array, ArrayLike, PyTree, Real
 
 from tallmc.numerics.arithmetic import matrix_product, rounded, solved_by_elimination
 from tallmc.numerics.flat import as_device_array
@@ -43,8 +43,10 @@ class StiefelWalk(Proposal):
     sums and products, about `p^3` of them and `p (p - 1) / 2` random numbers for `p` rows: meant for a hundred rows at most.
 
     Args:
-        scale: Standard deviation of the angles, in radians. Warm-up tunes it. Steps that are longer than useful, beyond
-            `sqrt(8 / (p - 1))`, are cut to that: there the proposal is nearly uncorrelated with where it began.
+        scale: Standard deviation of the angles, in radians: one for all planes, or a symmetric matrix with that of the
+            plane of coordinates i and j at (i, j) and (j, i), the diagonal being ignored. Warm-up tunes a common factor.
+            Angles that are longer than useful, beyond `sqrt(8 / (p - 1))`, are cut to that: there the proposal is nearly
+            uncorrelated with where it began.
         reflections: Share of the steps of a square matrix that also change the sign of its determinant. 0 where the
             posterior is the same on both halves, such as that of `tm.models.ica`, keeps chains in one of them.
 
@@ -59,12 +61,11 @@ class StiefelWalk(Proposal):
         True
     """
 
-    scale: Real[Array, ""]
+    scale: Real[Array, "..."]
     reflections: Real[Array, ""]
 
-    def __init__(self, scale: float, reflections: float = _REFLECTIONS):
-        if np.ndim(scale) or not 0 < float(scale) < math.inf:
-            raise ValueError(f"StiefelWalk's scale is one angle in radians and must be positive and finite, got {scale}")
+    def __init__(self, scale: ArrayLike, reflections: float = _REFLECTIONS):
+        _check_scale(np.asarray(scale))
         if np.ndim(reflections) or not 0 <= float(reflections) <= 1:
             raise ValueError(f"reflections is a share of the steps, from 0 to 1, got {reflections}")
         dtype = jnp.result_type(float)
@@ -95,10 +96,16 @@ class StiefelWalk(Proposal):
         return eqx.tree_at(lambda walk: walk.scale, self, self.scale * step_size)
 
     def check(self, position: PyTree, model: Model) -> None:
-        """Every leaf must have orthonormal columns."""
+        """Every leaf must have orthonormal columns, and the scale must fit it."""
         del model
         for path, leaf in jax.tree.leaves_with_path(position):
-            _check_leaf(f"init{jax.tree_util.keystr(path)}", np.asarray(leaf))
+            name = f"init{jax.tree_util.keystr(path)}"
+            _check_leaf(name, np.asarray(leaf))
+            if self.scale.ndim and len(self.scale) != len(leaf):
+                raise ValueError(
+                    f"StiefelWalk's scale is for the planes of {len(self.scale)} rows but {name} has {len(leaf)}; pass one "
+                    f"number, or a symmetric {len(leaf)} x {len(leaf)} matrix"
+                )
 
 
 def longest_useful(size: int) -> float:
@@ -144,6 +151,19 @@ def _reflected(key: Array, matrix: Real[Array, "p p"]) -> Real[Array, "p p"]:
     rows = jnp.where(places == which, -1, 1).astype(matrix.dtype)
     columns = jnp.where(places + size == which, -1, 1).astype(matrix.dtype)
     return matrix * rows[:, None] * columns[None]
+
+
+def _check_scale(scale: np.ndarray) -> None:
+    planes = scale
+    if scale.ndim:
+        if scale.ndim != 2 or scale.shape[0] != scale.shape[1] or not np.array_equal(scale, scale.T):
+            raise ValueError(
+                "StiefelWalk's scale is one angle, or a symmetric matrix with one for each plane of two coordinates; its "
+                f"shape is {scale.shape}"
+            )
+        planes = scale[~np.eye(len(scale), dtype=bool)]
+    if not (np.all(np.isfinite(scale)) and np.all(planes > 0)):
+        raise ValueError(f"StiefelWalk's scale is in radians and must be positive and finite, got {scale}")
 
 
 def _check_leaf(name: str, leaf: np.ndarray) -> None:
