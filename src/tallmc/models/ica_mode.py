@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import ArrayLike, Float
+from jaxtyping import Float
 
+from tallmc.models.columns import Numbers
 from tallmc.models.ica import IcaLikelihood
 from tallmc.posterior import Posterior
 
@@ -35,7 +36,7 @@ class IcaMode(NamedTuple):
     rows_read: int
 
 
-def ica_mode(posterior: Posterior, init: ArrayLike | None = None) -> IcaMode:
+def ica_mode(posterior: Posterior, init: Numbers | None = None) -> IcaMode:
     """Climbs to a mode of the posterior of `tm.models.ica`, by Newton steps in all planes of two sources at once.
 
     Near a mode sources are nearly independent, and then what rotations in different planes do to the likelihood hardly

@@ -1,10 +1,12 @@
 """Unmixing matrices, whose rows have no order and no sign: how far two are apart, and how to bring them in line."""
 
 import numpy as np
-from jaxtyping import ArrayLike, Float
+from jaxtyping import Float
+
+from tallmc.models.columns import Numbers
 
 
-def amari_distance(W: ArrayLike, true_W: ArrayLike) -> Float[np.ndarray, "..."]:
+def amari_distance(W: Numbers, true_W: Numbers) -> Float[np.ndarray, "..."]:
     """How far an unmixing matrix is from the true one, whatever the order and the signs of its rows (Amari et al., 1996).
 
     With `P = W true_W^-1` of size d, `1 / (2 d)` times the sum over rows of `sum_j |p_ij| / max_j |p_ij| - 1` and the
@@ -30,7 +32,7 @@ def amari_distance(W: ArrayLike, true_W: ArrayLike) -> Float[np.ndarray, "..."]:
     return np.asarray((by_row + by_column) / (2 * true.shape[0]))
 
 
-def aligned(W: ArrayLike, reference: ArrayLike) -> Float[np.ndarray, "... d d"]:
+def aligned(W: Numbers, reference: Numbers) -> Float[np.ndarray, "... d d"]:
     """Unmixing matrices with their rows put in the order and given the signs that fit a reference best.
 
     After that means and spreads of entries are those of one of the posterior's equal copies, if the draws are nearer to
@@ -54,7 +56,7 @@ def aligned(W: ArrayLike, reference: ArrayLike) -> Float[np.ndarray, "... d d"]:
     return (np.take_along_axis(flat, order, axis=1) * sign).reshape(found.shape)
 
 
-def _matrices(W: ArrayLike, other: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+def _matrices(W: Numbers, other: Numbers) -> tuple[np.ndarray, np.ndarray]:
     found, one = np.asarray(W, float), np.asarray(other, float)
     if one.ndim != 2 or one.shape[0] != one.shape[1]:
         raise ValueError(f"the matrix to compare with must be one square matrix, but its shape is {one.shape}")

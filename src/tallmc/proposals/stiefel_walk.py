@@ -1,6 +1,7 @@
 """A random walk on matrices with orthonormal columns."""
 
 import math
+from collections.abc import Sequence
 
 import equinox as eqx
 import jax
@@ -64,7 +65,7 @@ class StiefelWalk(Proposal):
     scale: Real[Array, "..."]
     reflections: Real[Array, ""]
 
-    def __init__(self, scale: ArrayLike, reflections: float = _REFLECTIONS):
+    def __init__(self, scale: ArrayLike | Sequence[Sequence[float]], reflections: float | int = _REFLECTIONS):
         _check_scale(np.asarray(scale))
         if np.ndim(reflections) or not 0 <= float(reflections) <= 1:
             raise ValueError(f"reflections is a share of the steps, from 0 to 1, got {reflections}")
@@ -158,8 +159,8 @@ def _check_scale(scale: np.ndarray) -> None:
     if scale.ndim:
         if scale.ndim != 2 or scale.shape[0] != scale.shape[1] or not np.array_equal(scale, scale.T):
             raise ValueError(
-                "StiefelWalk's scale is one angle, or a symmetric matrix with one for each plane of two coordinates; its "
-                f"shape is {scale.shape}"
+                "StiefelWalk's scale is one angle, or a symmetric matrix with one for each plane of two coordinates; this "
+                f"is neither, and its shape is {scale.shape}"
             )
         planes = scale[~np.eye(len(scale), dtype=bool)]
     if not (np.all(np.isfinite(scale)) and np.all(planes > 0)):
