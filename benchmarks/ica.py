@@ -33,7 +33,7 @@ COLUMNS = (
     "steps/s",
 )
 ALL_ROWS, NUM_CHAINS, NUM_MOVES = 1_950_000, 2, 200
-EXACT_STEPS = 600  # of each chain, at 1,950,000 rows
+EXACT_STEPS = 300  # of each chain, at 1,950,000 rows
 HALF = 0.55  # of the angles' standard deviations: about half of the steps are accepted, as in the paper
 LONG = 0.97  # 2.38 over the square root of the six angles: steps at which a random walk explores fastest
 SHORT = 0.03  # at which MHMinibatch reads less than a hundredth of the rows

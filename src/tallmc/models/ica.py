@@ -7,9 +7,10 @@ import numpy as np
 from jaxtyping import Array, Real
 
 from tallmc.models.columns import Numbers
+from tallmc.models.ica_bounds import IcaBounds
 from tallmc.models.whitening import Whitening
 from tallmc.numerics.arithmetic import row_products
-from tallmc.posterior import Posterior
+from tallmc.posterior import Posterior, RowsInMemory
 from tallmc.posterior.orthonormal import OrthonormalColumns
 
 
@@ -42,7 +43,7 @@ def ica(X: Numbers, temperature: float | Array = 1.0) -> Posterior:
     Sources have no order and no sign, so the posterior is the same at `2^d d!` places: `W` with rows in another order or
     of another sign. `tm.amari_distance` does not see that, and `tm.models.aligned` undoes it.
 
-    Only `tm.StiefelWalk` moves such positions.
+    Only `tm.StiefelWalk` moves such positions. The posterior has bounds, so every acceptance rule can be used.
 
     Args:
         X: One line a row, one column a recording, as many recordings as sources. Not whitened.
@@ -58,4 +59,5 @@ def ica(X: Numbers, temperature: float | Array = 1.0) -> Posterior:
         (1000, (2, 2))
     """
     whitening = Whitening.of(X)
-    return Posterior(IcaLikelihood(whitening), whitening.apply(X), OrthonormalColumns(), temperature)
+    rows = RowsInMemory(whitening.apply(X))
+    return Posterior(IcaLikelihood(whitening), rows, OrthonormalColumns(), temperature, IcaBounds(rows))

@@ -102,7 +102,7 @@ def _look(rows: np.ndarray, W: np.ndarray) -> _Look:
         bent = bent - (1 - steep**2).T @ sources**2 / 2
         own = own + np.sum(steep * sources, axis=0)
     mixed, bent, own = np.asarray(mixed), np.asarray(bent), np.asarray(own)
-    return _Look(height, mixed - mixed.T, bent + bent.T - own[:, None] - own[None])
+    return _Look(height, mixed - mixed.T, bent + bent.T - (own[:, None] + own[None]))
 
 
 def _sources(rows: np.ndarray, W: np.ndarray) -> Iterator[np.ndarray]:

@@ -7,20 +7,21 @@ from jaxtyping import Float, Real
 from tallmc.models.columns import Numbers, float_column
 
 _ROWS_AT_A_TIME = 65_536
-# Standard deviation of some combination of columns, relative to that of the widest, below which columns count as
-# collinear: columns in float32 that depend on each other leave 1e-7.
+# Standard deviation of some combination of columns, each of variance 1, below which they count as collinear: columns in
+# float32 that depend on each other leave 1e-7.
 _FLATTEST = 1e-6
 
 
 class Whitening(eqx.Module):
     """Takes rows to a scale on which their mean is 0 and their covariance the identity, and unmixing matrices back.
 
-    The map is the symmetric one, the inverse square root of the covariance: it changes rows as little as whitening can,
-    and unlike one made of eigenvectors it is the same on every machine.
+    Columns are brought to variance 1 first, and then to no correlation by the inverse square root of their correlations:
+    that changes them as little as whitening can, does not depend on their units, and unlike a map made of eigenvectors it
+    is the same on every machine.
 
     Args:
         mean: Of the rows that it was made from.
-        matrix: The inverse square root of their covariance.
+        matrix: What a row, less that mean, is multiplied by.
 
     Example:
         >>> X = np.random.default_rng(0).normal(size=(1000, 2)) @ np.array([[2.0, 1.0], [0.0, 1.0]]) + 5
@@ -47,13 +48,15 @@ class Whitening(eqx.Module):
         covariance = sum(((block - mean).T @ (block - mean) for block in _blocks(rows)), np.zeros((size, size)))
         if not np.all(np.isfinite(covariance)):
             raise ValueError("X holds NaN or infinity; drop or fill such rows first")
-        variances, directions = np.linalg.eigh(covariance / num_rows)
-        if not variances[0] > _FLATTEST**2 * variances[-1]:
+        spread = np.sqrt(np.diag(covariance) / num_rows)
+        unit = np.where(spread > 0, spread, 1)
+        variances, directions = np.linalg.eigh(covariance / num_rows / np.outer(unit, unit))
+        if not variances[0] > _FLATTEST**2:
             raise ValueError(
                 "X cannot be whitened: some combination of its columns does not vary. Drop columns that are constant or "
                 "follow from others, and give at least as many rows as columns"
             )
-        return cls(mean, (directions / np.sqrt(variances)) @ directions.T)
+        return cls(mean, (directions / np.sqrt(variances)) @ directions.T / spread)
 
     def apply(self, X: Numbers) -> Real[np.ndarray, "rows columns"]:
         """Rows, also new ones, on the whitened scale, in the precision of `X`."""

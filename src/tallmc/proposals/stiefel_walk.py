@@ -70,7 +70,9 @@ class StiefelWalk(Proposal):
         if np.ndim(reflections) or not 0 <= float(reflections) <= 1:
             raise ValueError(f"reflections is a share of the steps, from 0 to 1, got {reflections}")
         dtype = jnp.result_type(float)
-        self.scale, self.reflections = as_device_array(scale, dtype), as_device_array(reflections, dtype)
+        self.scale, self.reflections = (
+            as_device_array(value, dtype) for value in ((np.asarray(scale) + np.asarray(scale).T) / 2, reflections)
+        )
 
     def propose(self, key: Array, position: PyTree, model: Model) -> Move:
         """Rotates every leaf; the walk is symmetric, so its log ratio is zero."""
@@ -157,7 +159,7 @@ def _reflected(key: Array, matrix: Real[Array, "p p"]) -> Real[Array, "p p"]:
 def _check_scale(scale: np.ndarray) -> None:
     planes = scale
     if scale.ndim:
-        if scale.ndim != 2 or scale.shape[0] != scale.shape[1] or not np.array_equal(scale, scale.T):
+        if scale.ndim != 2 or scale.shape[0] != scale.shape[1] or not np.allclose(scale, scale.T, rtol=1e-6):
             raise ValueError(
                 "StiefelWalk's scale is one angle, or a symmetric matrix with one for each plane of two coordinates; this "
                 f"is neither, and its shape is {scale.shape}"
