@@ -112,7 +112,7 @@ def test_without_the_projection_rounding_adds_up():
 
 
 def test_a_rotation_by_the_opposite_angles_leads_back():
-    """The inverse of a step is the step of the other sign, whose density is the same: this is what symmetry rests on."""
+    """The inverse of a step is the step of the other sign, whose density is the same: symmetry rests on this."""
     for seed, (rows, columns) in enumerate(SHAPES):
         here = real(orthonormal((rows, columns), seed))
         skew = 1.7 * random_skew(as_key(seed), rows, here.dtype)

@@ -3,7 +3,6 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Real
 
 from tallmc.models.columns import Numbers
@@ -37,11 +36,11 @@ def ica(X: Numbers, temperature: float | Array = 1.0) -> Posterior:
 
     A position is the unmixing matrix `W` of whitened rows: square, with orthonormal columns (and rows), on which the
     prior is uniform. Row x has density `prod_j 1 / (4 cosh(w_j x / 2)^2)`, `w_j` being the rows of `W`. The rows are
-    whitened here, and how is recorded: `posterior.log_likelihood.whitening` takes new rows to their sources and unmixing
-    matrices to the scale of `X`.
+    whitened here, and how is recorded: `posterior.log_likelihood.whitening` takes new rows to their sources and
+    unmixing matrices to the scale of `X`.
 
-    Sources have no order and no sign, so the posterior is the same at `2^d d!` places: `W` with rows in another order or
-    of another sign. `tm.amari_distance` does not see that, and `tm.models.aligned` undoes it.
+    Sources have no order and no sign, so the posterior is the same at `2^d d!` places: `W` with rows in another order
+    or of another sign. `tm.amari_distance` does not see that, and `tm.models.aligned` undoes it.
 
     Only `tm.StiefelWalk` moves such positions. The posterior has bounds, so every acceptance rule can be used.
 
@@ -53,6 +52,7 @@ def ica(X: Numbers, temperature: float | Array = 1.0) -> Posterior:
         The posterior of the unmixing matrix of whitened rows.
 
     Example:
+        >>> import numpy as np
         >>> rng = np.random.default_rng(0)
         >>> posterior = ica(rng.laplace(size=(1000, 2)) @ np.array([[1.0, 0.5], [0.2, 1.0]]))
         >>> posterior.num_rows, posterior.log_likelihood.whitening.matrix.shape

@@ -7,7 +7,7 @@ from tallmc.models.columns import Numbers
 
 
 def amari_distance(W: Numbers, true_W: Numbers) -> Float[np.ndarray, "..."]:
-    """How far an unmixing matrix is from the true one, whatever the order and the signs of its rows (Amari et al., 1996).
+    """How far an unmixing matrix is from the true one, in whatever order and sign its rows are (Amari et al., 1996).
 
     With `P = W true_W^-1` of size d, `1 / (2 d)` times the sum over rows of `sum_j |p_ij| / max_j |p_ij| - 1` and the
     same over columns. 0 if both find the same sources, at most `d - 1`. Amari et al. leave out the factor `1 / (2 d)`,

@@ -15,9 +15,9 @@ _FLATTEST = 1e-6
 class Whitening(eqx.Module):
     """Takes rows to a scale on which their mean is 0 and their covariance the identity, and unmixing matrices back.
 
-    Columns are brought to variance 1 first, and then to no correlation by the inverse square root of their correlations:
-    that changes them as little as whitening can, does not depend on their units, and unlike a map made of eigenvectors it
-    is the same on every machine.
+    Columns are brought to variance 1 first, and then to no correlation by the inverse square root of their
+    correlations: that changes them as little as whitening can, does not depend on their units, and unlike a map made of
+    eigenvectors it is the same on every machine.
 
     Args:
         mean: Of the rows that it was made from.
@@ -40,7 +40,7 @@ class Whitening(eqx.Module):
         Args:
             X: One line a row, one column a recording.
         """
-        rows = float_column("X", X, 2)
+        rows = np.asarray(float_column("X", X, 2))
         num_rows, size = rows.shape
         if size == 0:
             raise ValueError("X has no columns; pass one for each recording")
@@ -53,14 +53,14 @@ class Whitening(eqx.Module):
         variances, directions = np.linalg.eigh(covariance / num_rows / np.outer(unit, unit))
         if not variances[0] > _FLATTEST**2:
             raise ValueError(
-                "X cannot be whitened: some combination of its columns does not vary. Drop columns that are constant or "
-                "follow from others, and give at least as many rows as columns"
+                "X cannot be whitened: some combination of its columns does not vary. Drop columns that are constant "
+                "or follow from others, and give at least as many rows as columns"
             )
         return cls(mean, (directions / np.sqrt(variances)) @ directions.T / spread)
 
     def apply(self, X: Numbers) -> Real[np.ndarray, "rows columns"]:
         """Rows, also new ones, on the whitened scale, in the precision of `X`."""
-        rows = float_column("X", X, 2)
+        rows = np.asarray(float_column("X", X, 2))
         if rows.shape[1] != len(self.mean):
             raise ValueError(f"X has {rows.shape[1]} columns but was whitened with {len(self.mean)}; pass the same")
         white = np.empty(rows.shape, rows.dtype)

@@ -36,18 +36,19 @@ class StiefelWalk(Proposal):
     orthonormal that step does nothing, and off by rounding it commutes with rotations, `P(Q W) = Q P(W)`: projecting
     after every step is the same walk as projecting once. So it removes rounding and nothing else.
 
-    *Both halves.* Rotations keep the determinant of a square matrix. A share of the steps, `reflections`, therefore also
-    changes the sign of a random row or column, each of which is its own inverse and leaves the distribution of `A`
+    *Both halves.* Rotations keep the determinant of a square matrix. A share of the steps, `reflections`, therefore
+    also changes the sign of a random row or column, each of which is its own inverse and leaves the distribution of `A`
     alone. Matrices with fewer columns than rows need none and get none.
 
-    The distribution of `W` under these steps alone is uniform (Ouyang, 2008, walks likewise). Steps are made of plain
-    sums and products, about `p^3` of them and `p (p - 1) / 2` random numbers for `p` rows: meant for a hundred rows at most.
+    These steps alone leave the uniform distribution as it is. The walk of Korattikara et al. (2014, section 6.2) is
+    that of Ouyang (2008). A step is made of plain sums and products, about `p^3` of them for `p` rows, and
+    `p (p - 1) / 2` random numbers: it is meant for a hundred rows at most.
 
     Args:
         scale: Standard deviation of the angles, in radians: one for all planes, or a symmetric matrix with that of the
-            plane of coordinates i and j at (i, j) and (j, i), the diagonal being ignored. Warm-up tunes a common factor.
-            Angles that are longer than useful, beyond `sqrt(8 / (p - 1))`, are cut to that: there the proposal is nearly
-            uncorrelated with where it began.
+            plane of coordinates i and j at (i, j) and (j, i), the diagonal being ignored. Warm-up tunes a common
+            factor. Angles that are longer than useful, beyond `sqrt(8 / (p - 1))`, are cut to that: there the proposal
+            is nearly uncorrelated with where it began.
         reflections: Share of the steps of a square matrix that also change the sign of its determinant. 0 where the
             posterior is the same on both halves, such as that of `tm.models.ica`, keeps chains in one of them.
 
@@ -106,8 +107,8 @@ class StiefelWalk(Proposal):
             _check_leaf(name, np.asarray(leaf))
             if self.scale.ndim and len(self.scale) != len(leaf):
                 raise ValueError(
-                    f"StiefelWalk's scale is for the planes of {len(self.scale)} rows but {name} has {len(leaf)}; pass one "
-                    f"number, or a symmetric {len(leaf)} x {len(leaf)} matrix"
+                    f"StiefelWalk's scale is for the planes of {len(self.scale)} rows but {name} has {len(leaf)}; pass "
+                    f"one number, or a symmetric {len(leaf)} x {len(leaf)} matrix"
                 )
 
 
@@ -115,8 +116,8 @@ def longest_useful(size: int) -> float:
     """A scale at which a step of that many rows leaves hardly any correlation with where it began.
 
     The eigenvalues of a large skew matrix with normal entries of standard deviation s fill a semicircle of radius
-    `2 s sqrt(p)`. Averaged over it, the cosine of the angle of a Cayley transform is zero at `s sqrt(p) = sqrt(8)`. With
-    p - 1 for p the correlation is 0.09 at 2 rows, where longer steps would end in mere changes of sign.
+    `2 s sqrt(p)`. Averaged over it, the cosine of the angle of a Cayley transform is zero at `s sqrt(p) = sqrt(8)`.
+    With p - 1 for p the correlation is 0.09 at 2 rows, where longer steps would end in mere changes of sign.
     """
     return math.sqrt(8 / (size - 1))
 
@@ -161,8 +162,8 @@ def _check_scale(scale: np.ndarray) -> None:
     if scale.ndim:
         if scale.ndim != 2 or scale.shape[0] != scale.shape[1] or not np.allclose(scale, scale.T, rtol=1e-6):
             raise ValueError(
-                "StiefelWalk's scale is one angle, or a symmetric matrix with one for each plane of two coordinates; this "
-                f"is neither, and its shape is {scale.shape}"
+                "StiefelWalk's scale is one angle, or a symmetric matrix with one for each plane of two coordinates; "
+                f"this is neither, and its shape is {scale.shape}"
             )
         planes = scale[~np.eye(len(scale), dtype=bool)]
     if not (np.all(np.isfinite(scale)) and np.all(planes > 0)):
@@ -177,10 +178,12 @@ def _check_leaf(name: str, leaf: np.ndarray) -> None:
         )
     shape = (len(leaf), leaf.size // max(len(leaf), 1))
     if not shape[0] >= shape[1] > 0:
-        raise ValueError(f"{name} has more columns ({shape[1]}) than rows ({shape[0]}), which cannot be orthonormal; pass {name}.T")
+        raise ValueError(
+            f"{name} has more columns ({shape[1]}) than rows ({shape[0]}), which cannot be orthonormal; pass {name}.T"
+        )
     if not (error := orthonormality_error(leaf)) <= TOLERANCE:
         fix = f"{name} / np.linalg.norm({name})" if leaf.ndim == 1 else f"np.linalg.qr({name})[0]"
         raise ValueError(
-            f"{name} does not have orthonormal columns (W.T @ W is up to {error:.2g} from the identity), and StiefelWalk "
-            f"moves nothing else; start from {fix}"
+            f"{name} does not have orthonormal columns (W.T @ W is up to {error:.2g} from the identity), and "
+            f"StiefelWalk moves nothing else; start from {fix}"
         )

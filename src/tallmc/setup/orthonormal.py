@@ -38,6 +38,6 @@ def check_orthonormal(
         )
     if isinstance(control_variate, Taylor) and control_variate.at is None:
         raise ValueError(
-            "no mode is searched for among matrices with orthonormal columns, so tm.Taylor() has nowhere to expand; pass "
-            "tm.Taylor(at=init), with the position that chains will be near"
+            "no mode is searched for among matrices with orthonormal columns, so tm.Taylor() has nowhere to expand; "
+            "pass tm.Taylor(at=init), with the position that chains will be near"
         )

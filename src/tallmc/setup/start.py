@@ -203,8 +203,9 @@ def check_parts(kernel: Kernel, kinds: list[FeedKind], positions: PyTree, model:
     for (name, part), kind in zip(named_parts(kernel), kinds, strict=True):
         try:
             part.check(first, model, kind.drawn)
-            for position in others if isinstance(part, MetropolisHastings) else ():
-                part.proposal.check(position, model)
+            if isinstance(part, MetropolisHastings):
+                for position in others:
+                    part.proposal.check(position, model)
         except ValueError as error:
             raise (ValueError(f"{name}: {error}") if len(kinds) > 1 else error) from error
 
