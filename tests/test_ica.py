@@ -1,4 +1,4 @@
-"""Independent components: the paper's likelihood, whitening that can be undone, distances, a posterior by quadrature."""
+"""Independent components: the paper's likelihood, whitening that can be undone, distances, quadrature."""
 
 import jax
 import jax.numpy as jnp

@@ -9,8 +9,8 @@ from tallmc.numerics.flat import as_device_array
 from tallmc.posterior import Rows, SmoothBounds
 
 _ROWS_AT_A_TIME = 65_536
-# With t = tanh(y / 2) the derivatives of f(y) = -log(4 cosh(y / 2)^2) are -t, -(1 - t^2) / 2 and t (1 - t^2) / 2; the last
-# is largest where t^2 is a third.
+# With t = tanh(y / 2) the derivatives of f(y) = -log(4 cosh(y / 2)^2) are -t, -(1 - t^2) / 2 and t (1 - t^2) / 2; the
+# last is largest where t^2 is a third.
 _LARGEST = (1.0, 1 / 2, 1 / (3 * np.sqrt(3)))
 
 
