@@ -73,3 +73,19 @@ def delays() -> tuple[np.ndarray, np.ndarray]:
     months = [month == which for which in range(1, 6)]
     columns = [np.ones(len(minute)), miles, standardised(miles**2), *waves, *weekdays, *months]
     return np.stack(columns, axis=1, dtype=np.float32, casting="unsafe"), (delay > 15).astype(np.float32)
+
+
+def recordings(num_rows: int = 1_950_000) -> tuple[np.ndarray, np.ndarray]:
+    """Music, street noise and two normal sources, each with variance 1, and what four microphones make of them.
+
+    As in Korattikara et al., with other recordings. Of the samples in time the first are taken, or evenly spaced ones.
+
+    Returns:
+        The mixtures, one line a row, and the matrix that mixed the sources.
+    """
+    generator = np.random.default_rng(0)
+    with np.load(FOLDER / "audio_ica.npz") as file:
+        heard = [file[name][:1_950_000][:: 1_950_000 // num_rows][:num_rows] for name in ("music", "street")]
+    sources = np.stack([*heard, *generator.normal(size=(2, num_rows))], axis=1).astype(float)
+    mixing = generator.normal(size=(4, 4))
+    return (standardised(sources) @ mixing.T).astype(np.float32), mixing

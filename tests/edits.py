@@ -18,6 +18,7 @@ FREQUENCY = "tests/laws/test_acceptance_frequency.py::test_acceptance_frequency_
 WRONG, SUBSAMPLING = "tests/laws/test_wrong_decisions.py::", "tests/laws/test_subsampling.py::"
 TAYLOR, COMPOSE, MOMENTS = "tests/test_taylor.py::", "tests/test_compose.py::", "tests/test_moments.py::"
 WHOLE = "tests/test_whole_call.py::"
+STIEFEL, ICA = "tests/test_stiefel_walk.py::", "tests/test_ica.py::"
 BEST = SAMPLE + "test_warmup_finds_the_best_acceptance_rate_and_then_leaves_it"
 
 MUTANTS = {
@@ -380,6 +381,43 @@ MUTANTS = {
         "(numbers >= first) & (numbers < bounds[1])",
         "numbers < bounds[1]",
         ("tests/test_mode.py", "tests/test_taylor.py::test_what_is_known_and_what_rows_add_make_the_log_ratio"),
+    ),
+    # Matrices with orthonormal columns.
+    "rounding is left to add up": Mutant(
+        "proposals/stiefel_walk.py",
+        "return matrix - rounded(matrix_product(matrix, excess) / 2)",
+        "return matrix - 0 * rounded(matrix_product(matrix, excess) / 2)",
+        (STIEFEL + "test_a_hundred_thousand_steps_stay_on_the_manifold_to_rounding",),
+    ),
+    "rotations by angles of one sign": Mutant(
+        "proposals/stiefel_walk.py",
+        "numbers = jax.random.normal(key, (size * (size - 1) // 2,), dtype)",
+        "numbers = jnp.abs(jax.random.normal(key, (size * (size - 1) // 2,), dtype))",
+        (STIEFEL + "test_the_walk_is_symmetric",),
+    ),
+    "no matrix is reflected": Mutant(
+        "proposals/stiefel_walk.py",
+        "self.reflections.dtype) < self.reflections",
+        "self.reflections.dtype) < 0 * self.reflections",
+        (STIEFEL + "test_a_flat_likelihood_leaves_the_uniform_law[shape2]",),
+    ),
+    "only the first chain's start is looked at": Mutant(
+        "setup/start.py",
+        "for chain in range(1, count)",
+        "for chain in range(1, 1)",
+        (STIEFEL + "test_positions_that_are_not_orthonormal_are_refused",),
+    ),
+    "unmixing matrices of whitened rows pass for those of raw ones": Mutant(
+        "models/whitening.py",
+        "return np.asarray(W, float) @ self.matrix",
+        "return np.asarray(W, float)",
+        (ICA + "test_whitening_is_recorded_and_undone",),
+    ),
+    "third derivatives of a source are taken for a tenth": Mutant(
+        "models/ica_bounds.py",
+        "1 / (3 * np.sqrt(3)))",
+        "0.1 / (3 * np.sqrt(3)))",
+        (ICA + "test_no_row_says_more_than_its_bound[3]",),
     ),
     "an audit that is cut short goes on": Mutant(
         "diagnostics/audit.py",

@@ -12,6 +12,7 @@ from tallmc.diagnostics.audit import Audit, audit
 from tallmc.feed import *  # noqa: F403
 from tallmc.kernel import Info, Kernel
 from tallmc.metropolis import MetropolisHastings
+from tallmc.models.unmixing import amari_distance
 from tallmc.nuts import NUTS
 from tallmc.posterior import Bounds, DerivativeBounds, Lipschitz, Model, Posterior, RowBounds, Rows
 from tallmc.proposals import *  # noqa: F403
@@ -44,6 +45,7 @@ __all__ = [
     "Run",
     "Taylor",
     "Together",
+    "amari_distance",
     "audit",
     "check_normality",
     "design",

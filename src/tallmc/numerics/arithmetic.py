@@ -66,3 +66,34 @@ def _by_lanes(matrix: Real[Array, "m n"], vector: Real[Array, " n"], *, in_turn:
     lanes = lanes[:, :4] + lanes[:, 4:]
     lanes = lanes[:, :2] + lanes[:, 2:]
     return lanes[:, 0] + lanes[:, 1] + jnp.sum(matrix[:, whole:] * vector[whole:][None], axis=1)
+
+
+def matrix_product(left: Real[Array, "m n"], right: Real[Array, "n k"]) -> Real[Array, "m k"]:
+    """A product of small matrices of one chain's own: terms are added one after the other, whoever compiles it."""
+
+    def add(index: Array, total: Array) -> Array:
+        column = jax.lax.dynamic_index_in_dim(left, index, 1, keepdims=True)
+        row = jax.lax.dynamic_index_in_dim(right, index, 0, keepdims=True)
+        return total + rounded(column * row)
+
+    start = jnp.zeros((left.shape[0], right.shape[1]), right.dtype)
+    return jax.lax.fori_loop(0, left.shape[1], add, start)
+
+
+def solved_by_elimination(system: Real[Array, "n n"], right: Real[Array, "n k"]) -> Real[Array, "n k"]:
+    """The solution of a small linear system that needs no pivots, by Gauss-Jordan elimination.
+
+    Factorisations are calls of a library, which cannot be part of a loop that is compiled in one piece. Without pivots
+    a system must be one whose symmetric part is positive definite.
+    """
+    size = system.shape[0]
+    places = jnp.arange(size, dtype=jnp.int32)
+
+    def eliminate(index: Array, both: Array) -> Array:
+        row = jax.lax.dynamic_index_in_dim(both, index, 0, keepdims=True)
+        column = jax.lax.dynamic_index_in_dim(both, index, 1, keepdims=True)
+        row = rounded(row / jax.lax.dynamic_index_in_dim(row, index, 1, keepdims=True))
+        return jnp.where((places == index)[:, None], row, both - rounded(column * row))
+
+    both = jax.lax.fori_loop(0, size, eliminate, jnp.concatenate([system, right], axis=1))
+    return both[:, size:]

@@ -6,5 +6,6 @@ from tallmc.proposals.hmc import HMC
 from tallmc.proposals.mala import MALA
 from tallmc.proposals.random_walk import RandomWalk
 from tallmc.proposals.sgld import SGLD
+from tallmc.proposals.stiefel_walk import StiefelWalk
 
-__all__ = ["HMC", "MALA", "SGLD", "CrankNicolson", "Move", "Proposal", "RandomWalk"]
+__all__ = ["HMC", "MALA", "SGLD", "CrankNicolson", "Move", "Proposal", "RandomWalk", "StiefelWalk"]

@@ -27,6 +27,7 @@ from tallmc.run.session import Session
 from tallmc.run.start import start_chains
 from tallmc.run.timing import Timing
 from tallmc.setup.automatic import plan
+from tallmc.setup.orthonormal import check_orthonormal
 from tallmc.setup.precision import check_precision, plan_doubts
 from tallmc.setup.recentre import Recentred, look_times, recentre
 from tallmc.setup.redesign import Redesigns
@@ -102,6 +103,7 @@ def sample(
     driver, timing = driver or pick_driver(), Timing()
     with timing.phase("reading"):
         checks.check_data(posterior.data)
+        check_orthonormal(posterior, kernel if isinstance(kernel, Kernel) else None, init, control_variate)
         # Set-up and chains know unconstrained numbers only; the natural scale is that of the caller, before and after.
         given, posterior = posterior, posterior.unconstrained
         init = unconstrained_start(given, init, num_chains)

@@ -215,11 +215,26 @@ def make_feed(
 def check_parts(kernel: Kernel, kinds: list[FeedKind], positions: PyTree, model: Model) -> None:
     """Raises `ValueError` if some part cannot do its work, and names it."""
     first = jax.tree.map(lambda leaf: leaf[0], positions)
+    others = _other_than_first(positions)
     for (name, part), kind in zip(named_parts(kernel), kinds, strict=True):
         try:
             part.check(first, model, kind.drawn)
+            if isinstance(part, MetropolisHastings):
+                for position in others:
+                    part.proposal.check(position, model)
         except ValueError as error:
             raise (ValueError(f"{name}: {error}") if len(kinds) > 1 else error) from error
+
+
+def _other_than_first(positions: PyTree) -> list[PyTree]:
+    """Where other chains start than the first does, if not all start there."""
+    leaves, structure = jax.tree.flatten(jax.tree.map(np.asarray, positions))
+    count = len(leaves[0]) if leaves else 0
+    return [
+        jax.tree.unflatten(structure, [leaf[chain] for leaf in leaves])
+        for chain in range(1, count)
+        if any(not np.array_equal(leaf[chain], leaf[0]) for leaf in leaves)
+    ]
 
 
 def check_bounds(
