@@ -7,6 +7,7 @@ from tallmc.models.log_link import LogLink
 from tallmc.models.logistic_regression import generate_logistic, logistic_regression
 from tallmc.models.poisson_regression import poisson_regression
 from tallmc.models.probit_regression import probit_regression
+from tallmc.models.random_field import generate_dense_field, random_field
 from tallmc.models.robust_regression import robust_regression
 from tallmc.models.softplus_link import SoftplusLink
 
@@ -15,11 +16,13 @@ __all__ = [
     "NormalPrior",
     "SoftplusLink",
     "gaussian_mixture",
+    "generate_dense_field",
     "generate_logistic",
     "generate_mixture",
     "linear_regression",
     "logistic_regression",
     "poisson_regression",
     "probit_regression",
+    "random_field",
     "robust_regression",
 ]
