@@ -11,17 +11,21 @@ from tallmc.design.choose import (
     worst_case,
     worst_case_candidates,
 )
+from tallmc.design.gibbs import ConditionalError, conditional_error, gibbs_stationary_error
 from tallmc.diagnostics.moves import Moves, moves_of
 
 __all__ = [
     "AcceptanceError",
     "Candidate",
+    "ConditionalError",
     "Moves",
     "SequentialTest",
     "acceptance_error",
     "average",
     "average_candidates",
     "cheapest",
+    "conditional_error",
+    "gibbs_stationary_error",
     "moves_of",
     "sequential_test",
     "stationary_error",

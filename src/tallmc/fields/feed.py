@@ -25,6 +25,7 @@ class FieldFeed(Feed):
     """
 
     drawn: ClassVar = Drawn.EACH_ONCE
+    looked_up: ClassVar = True
     shape: Shape = eqx.field(static=True)
     num_rows: int = eqx.field(static=True)
     batch_size: int = eqx.field(static=True)

@@ -39,6 +39,16 @@ class Shape(NamedTuple):
         return max(self.num_values)
 
     @property
+    def bits(self) -> int:
+        """For the number of a variable."""
+        return 8 if self.num_sites <= 2**8 else 15 if self.num_sites <= 2**15 else 30
+
+    @property
+    def per_word(self) -> int:
+        """Numbers of variables in a word of 31 bits."""
+        return 31 // self.bits
+
+    @property
     def contexts(self) -> int:
         """Assignments of the other variables of a factor."""
         return self.most_values**self.others
@@ -51,12 +61,12 @@ class SiteTables(eqx.Module):
     site with fewer factors than another has factors of zeros at its end.
 
     Args:
-        others: (site, factor, other variables).
+        others: (site, factor): numbers of the other variables, several to a word, in as many words as it takes.
         changes: (site, value but the first, factor, context): log factor at the value less that at the first value.
         degrees: Factors of each site that are there.
     """
 
-    others: Int[Array, " entries"]
+    others: tuple[Int[Array, " entries"], ...]
     changes: Real[Array, " entries"]
     degrees: Int[Array, " sites"]
 
@@ -69,11 +79,13 @@ class SiteTables(eqx.Module):
         factors: Int[Array, " rows"],
     ) -> Real[Array, " rows"]:
         """Of some factors of a site: log factor at the proposed value less that at the value it has."""
-        first = (site * shape.degree + factors) * shape.others
+        entry = site * shape.degree + factors
         context = jnp.zeros_like(factors)
-        for number in range(shape.others):
-            variable = _at(self.others, first + number).astype(jnp.int32)
-            context = context * shape.most_values + _at(values, variable)
+        for number, words in enumerate(self.others):
+            word = _at(words, entry)
+            for place in range(min(shape.per_word, shape.others - number * shape.per_word)):
+                variable = (word >> (place * shape.bits)) & (2**shape.bits - 1)
+                context = context * shape.most_values + _at(values, variable)
 
         def change(value: Array) -> Array:
             line = site * (shape.most_values - 1) + jnp.maximum(value - 1, 0)
@@ -121,7 +133,17 @@ def lay_out(shape: Shape, rows: PyTree, seed: int) -> SiteTables:
         others[at] = np.delete(scope, number, axis=1)[where]
         own = np.moveaxis(table, 1 + number, 1)[where].reshape(len(where), shape.most_values, shape.contexts)
         changes[at[0], :, at[1]] = own[:, 1:].astype(float) - own[:, :1]
-    return SiteTables(*jax.tree.map(jax.device_put, (others.ravel(), changes.ravel(), degrees.astype(np.int32))))
+    arrays = _packed(shape, others), changes.ravel(), degrees.astype(np.int32)
+    return SiteTables(*jax.tree.map(jax.device_put, arrays))
+
+
+def _packed(shape: Shape, others: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Several numbers of variables in one word: what an update reads takes half as long."""
+    words = []
+    for first in range(0, shape.others, shape.per_word):
+        some = others[..., first : first + shape.per_word].astype(np.int32)
+        words.append(np.sum(some << (shape.bits * np.arange(some.shape[-1])), axis=-1, dtype=np.int32).ravel())
+    return tuple(words)
 
 
 def _places(scope: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
