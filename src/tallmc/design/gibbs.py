@@ -1,4 +1,4 @@
-"""What a sequential test does to Gibbs sampling: to a conditional probability, and that to the stationary distribution."""
+"""What a sequential test does to a conditional probability of Gibbs sampling, and that to what is drawn."""
 
 import dataclasses
 
@@ -72,8 +72,8 @@ def gibbs_stationary_error(largest_error: float, contraction: float, num_updates
 
     With exact and approximate conditionals that differ by at most `largest_error`, kernels of `num_updates` updates
     differ by at most `num_updates` times as much in one step, and steps before it are forgotten at the rate of the
-    contraction. The theorem is stated for one update. But an update of one given variable leaves all others alone and so
-    contracts nothing by itself: count the updates over which `contraction` is known, a sweep's if it is that of a sweep.
+    contraction. The theorem is stated for one update. But an update of one given variable leaves all others alone and
+    so contracts nothing by itself: count the updates of the kernel whose contraction is known, such as a sweep.
 
     Args:
         largest_error: Largest error of a conditional probability, over variables and what the others are:

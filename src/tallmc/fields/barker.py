@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Real
 
-from tallmc.acceptance.contract import AcceptanceRule, SelectiveRule
+from tallmc.acceptance.contract import AcceptanceRule
 from tallmc.acceptance.formulas import BARKER
 from tallmc.feed import Drawn
 

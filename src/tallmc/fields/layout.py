@@ -67,7 +67,7 @@ class SiteTables(eqx.Module):
     """
 
     others: tuple[Int[Array, " entries"], ...]
-    changes: Real[Array, " entries"]
+    changes: Real[Array, " contexts"]
     degrees: Int[Array, " sites"]
 
     def log_ratios(

@@ -22,9 +22,9 @@ class LogFactor(eqx.Module):
 
     num_values: tuple[int, ...] = eqx.field(static=True)
 
-    def __call__(self, position: Real[Array, " variables"], row: dict[str, Array]) -> Real[Array, ""]:
+    def __call__(self, position: Real[Array | np.ndarray, " variables"], row: dict[str, Array]) -> Real[Array, ""]:
         """`row["log_table"]` at the values that the variables of `row["scope"]` have."""
-        values = position.astype(jnp.int32)[row["scope"].astype(jnp.int32)]
+        values = jnp.asarray(position).astype(jnp.int32)[row["scope"].astype(jnp.int32)]
         return row["log_table"][tuple(values)]
 
 
@@ -55,7 +55,9 @@ def random_field(scopes: Any, log_tables: Any) -> Posterior:
     num_values = _num_values(groups)
     size, most = max(scope.shape[1] for scope, _ in groups), max(num_values)
     if most**size * sum(len(scope) for scope, _ in groups) >= 2**31:
-        raise ValueError("the tables have more than 2^31 entries together; give variables fewer values or split factors")
+        raise ValueError(
+            "the tables have more than 2^31 entries together; give variables fewer values or split factors"
+        )
     lifted = [_lifted(scope, table, size, most) for scope, table in groups]
     scope, table = (np.concatenate(parts) for parts in zip(*lifted, strict=True))
     small = np.uint8 if len(num_values) <= 2**8 else np.uint16
@@ -154,7 +156,9 @@ def _num_values(groups: list[_Group]) -> tuple[int, ...]:
             num_values[variables] = values
     if np.any(num_values == 0):
         name = int(np.argmin(num_values))
-        raise ValueError(f"variable {name} is in no factor; number variables without gaps, or give it a factor of zeros")
+        raise ValueError(
+            f"variable {name} is in no factor; number variables without gaps, or give it a factor of zeros"
+        )
     return tuple(num_values.tolist())
 
 

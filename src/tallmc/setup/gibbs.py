@@ -1,15 +1,20 @@
 """`tm.gibbs`: draws from a random field."""
 
+import dataclasses
+import warnings
+
 import numpy as np
 from jaxtyping import Array
 
 from tallmc.acceptance.contract import AcceptanceRule
+from tallmc.acceptance.normality import NormalityWarning
 from tallmc.fields import FieldFeed, RandomSweep, Shape, SiteUpdates, Sweep, shape_of
 from tallmc.fields.barker import check_rule
 from tallmc.models.random_field import LogFactor
 from tallmc.numerics.keys import as_key, split_on_host, unstacked, word_on_host
 from tallmc.posterior import Model, Posterior
 from tallmc.run.chain import Problem
+from tallmc.run.convergence import ConvergenceWarning
 from tallmc.run.drive import drive
 from tallmc.run.drivers import Driver, pick_driver
 from tallmc.run.result import Run
@@ -37,8 +42,8 @@ def gibbs(
     A draw is a sweep: every variable updated once. A binary variable takes either value with its conditional
     probability: the update is a flip that the rule decides with Barker's chance p' / (p + p'), from the factors of that
     variable. `ExactBarker` and `MHMinibatch` decide so anyway; rules of Metropolis' formula that draw a level, such as
-    `AustereMH`, are given Barker's, log(u / (1 - u)) (Korattikara et al., 2014, supplement F). A variable of more values
-    is proposed one of the others, all alike, and accepts it with the same chance.
+    `AustereMH`, are given Barker's, log(u / (1 - u)) (Korattikara et al., 2014, supplement F). To a variable of more
+    values one of the others is proposed, each as likely as any, and accepted with the same chance.
 
     Statistics of each draw: `rows` (factors read, out of all factors of all variables), `changed` (variables that took
     another value), and means over the sweep of what the rule tells of each test.
@@ -98,18 +103,21 @@ def gibbs(
         chains = start_chains(problem, split_on_host(key_chains, num_chains), positions, driver)
     session = Session(kernel, model, feed, shuffle_seed, int(num_warmup), chains)
     done = drive(driver, session, stage, int(num_samples), timing, show=progress)
-    return Run.collect(done, kernel=kernel, posterior=field, setup_rows=0, timing=timing.total())
+    run = Run.collect(done, kernel=kernel, posterior=field, setup_rows=0, timing=timing.total())
+    for warning in kernel.warnings(run.stats):
+        warnings.warn(warning, NormalityWarning, stacklevel=2)
+    for doubt in run.convergence_doubts:
+        warnings.warn(doubt, ConvergenceWarning, stacklevel=2)
+    return run
 
 
 def _parts(
     field: Posterior, rule: AcceptanceRule, sweep: Sweep, shape: Shape, thinning: int
 ) -> tuple[SiteUpdates, Model, FieldFeed]:
     """Kernel, model and feed. The model's rows are those that a draw reads at most."""
-    import dataclasses
-
     kernel = SiteUpdates(rule, shape, sweep, thinning)
     model = dataclasses.replace(field.model, num_rows=thinning * shape.factors)
-    return kernel, model, FieldFeed(shape, field.num_rows, kernel.needs.batch_size)
+    return kernel, model, FieldFeed(shape=shape, num_rows=field.num_rows, batch_size=kernel.needs.batch_size)
 
 
 def _check_field(field: object) -> LogFactor:
