@@ -65,7 +65,7 @@ class RunOrder(eqx.Module):
 
     def numbers(self, cursor: RunCursor) -> Window:
         """The numbers of the rows that `read` would gather, for rows that lie elsewhere."""
-        numbers = self._starts(cursor)[:, None] + jnp.arange(self.run_length, dtype=jnp.int32)
+        numbers = self._starts(cursor)[:, None] + jnp.arange(self.run_length, dtype=jnp.int32)[None]
         numbers = numbers.reshape(self.batch_size)
         numbers = jnp.where(numbers >= self.num_rows, numbers - self.num_rows, numbers)
         return Window(numbers, self._count(cursor), self.batch_size)

@@ -231,7 +231,7 @@ class SiteUpdates(Kernel[Array, InSweep]):
         """What the rule tells of a test; of its skewness, whether one or two factors outweighed all others."""
         told = dict(self.rule.stats(test.evidence))
         if "skewness" in told:
-            told["lopsided"] = lopsided(told.pop("skewness"), jnp.maximum(test.rows, 1)) & partial
+            told["lopsided"] = lopsided(told.pop("skewness"), test.rows.astype(jnp.result_type(float))) & partial
         return {name: value.astype(jnp.result_type(float)) for name, value in told.items()}
 
 
