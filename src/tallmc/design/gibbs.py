@@ -49,7 +49,7 @@ def conditional_error(
     Example:
         >>> found = conditional_error([0.0, 2.0], spread=1.97, first_fraction=500 / 4851, epsilon=0.05)
         >>> found.error.round(3).tolist(), found.data_fraction.round(3).tolist()
-        ([0.0, 0.0], [0.0, 0.0])
+        ([0.0, -0.032], [0.642, 0.558])
     """
     check_first_fraction(first_fraction)
     check_epsilon(epsilon)
