@@ -17,6 +17,7 @@ TWINS, BALANCE = "tests/laws/test_slow_twins.py::", "tests/laws/test_detailed_ba
 FREQUENCY = "tests/laws/test_acceptance_frequency.py::test_acceptance_frequency_is_the_formula"
 WRONG, SUBSAMPLING = "tests/laws/test_wrong_decisions.py::", "tests/laws/test_subsampling.py::"
 TAYLOR, COMPOSE, MOMENTS = "tests/test_taylor.py::", "tests/test_compose.py::", "tests/test_moments.py::"
+GIBBS = "tests/test_gibbs.py::"
 WHOLE = "tests/test_whole_call.py::"
 STIEFEL, ICA = "tests/test_stiefel_walk.py::", "tests/test_ica.py::"
 BEST = SAMPLE + "test_warmup_finds_the_best_acceptance_rate_and_then_leaves_it"
@@ -424,5 +425,30 @@ MUTANTS = {
         "if _clock() > until:",
         "if False:",
         (WHOLE + "test_an_audit_may_be_cut_short",),
+    ),
+    # Gibbs sampling.
+    "Gibbs updates keep Metropolis' level": Mutant(
+        "fields/barker.py",
+        "return formula.level(key, zero) - BARKER.level(jax.random.fold_in(key, 1), zero)",
+        "return 0 * formula.level(key, zero)",
+        (GIBBS + "test_an_update_draws_from_the_conditional[exact]",),
+    ),
+    "every test of a site reads its factors in one order": Mutant(
+        "fields/kernel.py",
+        "self.row_order.start(key_rows)",
+        "self.row_order.start(jax.random.key(0))",
+        (GIBBS + "test_a_sequential_update_errs_as_the_design_predicts[0.2-0.5]",),
+    ),
+    "a value is proposed that is not another": Mutant(
+        "fields/kernel.py",
+        "shift = 1 + jax.random.randint(key, (), 0, count - 1, jnp.int32)",
+        "shift = 1 + jax.random.randint(key, (), 0, 1, jnp.int32)",
+        (GIBBS + "test_a_mixed_field_is_drawn_from[sweep0]",),
+    ),
+    "a flip changes factors the same way in both directions": Mutant(
+        "fields/layout.py",
+        "jnp.where(proposed > 0, 1, -1)",
+        "jnp.where(proposed > 0, 1, 1)",
+        (GIBBS + "test_factors_laid_out_by_site_say_what_the_field_says[dense]",),
     ),
 }

@@ -24,6 +24,7 @@ MAY_IMPORT = {
     "nuts": {"window_adaptation", "kernel", "feed", "posterior", "numerics"},
     "metropolis": {"acceptance", "proposals", "kernel", "feed", "posterior", "numerics"},
     "compose": {"kernel", "feed", "posterior", "numerics"},
+    "fields": {"models", "acceptance", "kernel", "feed", "posterior", "numerics"},
     "run": {"kernel", "feed", "posterior", "console", "numerics"},
     "diagnostics": {
         "run",
@@ -40,6 +41,8 @@ MAY_IMPORT = {
     "setup": {
         "design",
         "nuts",
+        "fields",
+        "models",
         "diagnostics",
         "run",
         "metropolis",

@@ -10,6 +10,7 @@ from tallmc.compose import *  # noqa: F403
 from tallmc.control_variates import Taylor
 from tallmc.diagnostics.audit import Audit, audit
 from tallmc.feed import *  # noqa: F403
+from tallmc.fields import FixedSweep, RandomSweep, Sweep
 from tallmc.kernel import Info, Kernel
 from tallmc.metropolis import MetropolisHastings
 from tallmc.models.unmixing import amari_distance
@@ -17,7 +18,7 @@ from tallmc.nuts import NUTS
 from tallmc.posterior import Bounds, DerivativeBounds, Lipschitz, Model, Posterior, RowBounds, Rows
 from tallmc.proposals import *  # noqa: F403
 from tallmc.run import ChainByChain, ConvergenceWarning, Driver, Run, Together, load
-from tallmc.setup import NormalityReport, check_normality, sample
+from tallmc.setup import NormalityReport, check_normality, gibbs, sample
 
 try:
     __version__ = _version("tallmc")
@@ -32,6 +33,7 @@ __all__ = [
     "ConvergenceWarning",
     "DerivativeBounds",
     "Driver",
+    "FixedSweep",
     "Info",
     "Kernel",
     "Lipschitz",
@@ -40,15 +42,18 @@ __all__ = [
     "NormalityReport",
     "NormalityWarning",
     "Posterior",
+    "RandomSweep",
     "RowBounds",
     "Rows",
     "Run",
+    "Sweep",
     "Taylor",
     "Together",
     "amari_distance",
     "audit",
     "check_normality",
     "design",
+    "gibbs",
     "load",
     "models",
     "optimise",

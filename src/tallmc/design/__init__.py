@@ -12,6 +12,7 @@ from tallmc.design.choose import (
     worst_case,
     worst_case_candidates,
 )
+from tallmc.design.gibbs import ConditionalError, conditional_error, gibbs_stationary_error
 from tallmc.design.normal_posterior import NormalPosterior, contraction, normal_posterior
 from tallmc.design.risk import Risk, least_risk, risk
 from tallmc.diagnostics.moves import Moves, moves_of
@@ -19,6 +20,7 @@ from tallmc.diagnostics.moves import Moves, moves_of
 __all__ = [
     "AcceptanceError",
     "Candidate",
+    "ConditionalError",
     "Moves",
     "NormalPosterior",
     "Risk",
@@ -27,8 +29,10 @@ __all__ = [
     "average",
     "average_candidates",
     "cheapest",
+    "conditional_error",
     "contraction",
     "epsilon_within",
+    "gibbs_stationary_error",
     "least_risk",
     "moves_of",
     "normal_posterior",

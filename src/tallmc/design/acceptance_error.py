@@ -55,7 +55,7 @@ def acceptance_error(
     log_ratio, spread = np.broadcast_arrays(np.asarray(log_ratio, float), np.asarray(spread, float))
     if not (np.all(np.isfinite(log_ratio)) and np.all(np.isfinite(spread)) and np.all(spread >= 0)):
         raise ValueError("log_ratio and spread must be finite, and spread not negative")
-    curves = _curves(float(first_fraction), float(epsilon), float(boundary))
+    curves = curves_of(float(first_fraction), float(epsilon), float(boundary))
     # With -log(uniform) = s the standardised mean is (log_ratio + s) / spread: the sign changes at s = -log_ratio,
     # wrong decisions accept below it and reject above.
     size = np.maximum(spread, 1e-12)[..., None]
@@ -123,5 +123,6 @@ class _Curves:
 
 
 @functools.lru_cache(maxsize=512)
-def _curves(first_fraction: float, epsilon: float, boundary: float) -> _Curves:
+def curves_of(first_fraction: float, epsilon: float, boundary: float) -> _Curves:
+    """Error and data use of a test as functions of mu_std, worked out once."""
     return _Curves(first_fraction, epsilon, boundary)

@@ -98,6 +98,8 @@ class Feed(eqx.Module):
     drawn: ClassVar[Drawn] = Drawn.EACH_ONCE
     shuffled: ClassVar[bool] = False
     """Whether `arrange` shuffles; feeds that agree in this can share what it lays out."""
+    looked_up: ClassVar[bool] = False
+    """Whether rows are mere look-ups in tables, which no wide vectors make faster: see `run.drivers`."""
 
     num_rows: eqx.AbstractVar[int]
     batch_size: eqx.AbstractVar[int]

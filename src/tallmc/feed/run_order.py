@@ -58,16 +58,28 @@ class RunOrder(eqx.Module):
 
     def read(self, ring: PyTree, cursor: RunCursor) -> Window:
         """Gathers runs; only the last window of a test can be partial."""
-        length = self.run_length
-        numbers = cursor.seen + jnp.arange(self.batch_size // length, dtype=jnp.int32)
+        starts = self._starts(cursor)
+        rows = jax.tree.map(lambda leaf: _gather(leaf, starts, self.run_length), ring)
+        rows = jax.lax.optimization_barrier(rows)  # or they would be gathered again for every use
+        return Window(rows, self._count(cursor), self.batch_size)
+
+    def numbers(self, cursor: RunCursor) -> Window:
+        """The numbers of the rows that `read` would gather, for rows that lie elsewhere."""
+        numbers = self._starts(cursor)[:, None] + jnp.arange(self.run_length, dtype=jnp.int32)[None]
+        numbers = numbers.reshape(self.batch_size)
+        numbers = jnp.where(numbers >= self.num_rows, numbers - self.num_rows, numbers)
+        return Window(numbers, self._count(cursor), self.batch_size)
+
+    def _starts(self, cursor: RunCursor) -> Int[Array, " runs"]:
+        """The first row of each run of a window."""
+        numbers = cursor.seen + jnp.arange(self.batch_size // self.run_length, dtype=jnp.int32)
         shuffled = (_times(cursor.stride, numbers.astype(jnp.uint32), self.num_runs) + cursor.first) % self.num_runs
         runs = jnp.where(numbers < self.num_runs, shuffled.astype(jnp.int32), numbers)
-        starts = cursor.offset + runs * length
-        starts = jnp.where(starts >= self.num_rows, starts - self.num_rows, starts)
-        rows = jax.tree.map(lambda leaf: _gather(leaf, starts, length), ring)
-        rows = jax.lax.optimization_barrier(rows)  # or they would be gathered again for every use
-        count = jnp.clip(self.num_rows - cursor.seen * length, 0, self.batch_size)
-        return Window(rows, count, self.batch_size)
+        starts = cursor.offset + runs * self.run_length
+        return jnp.where(starts >= self.num_rows, starts - self.num_rows, starts)
+
+    def _count(self, cursor: RunCursor) -> Int[Array, ""]:
+        return jnp.clip(self.num_rows - cursor.seen * self.run_length, 0, self.batch_size)
 
 
 def _gather(leaf: Array, starts: Int[Array, " runs"], length: int) -> Array:

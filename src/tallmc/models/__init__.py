@@ -9,6 +9,7 @@ from tallmc.models.log_link import LogLink
 from tallmc.models.logistic_regression import generate_logistic, logistic_regression
 from tallmc.models.poisson_regression import poisson_regression
 from tallmc.models.probit_regression import probit_regression
+from tallmc.models.random_field import generate_dense_field, random_field
 from tallmc.models.robust_regression import robust_regression
 from tallmc.models.softplus_link import SoftplusLink
 from tallmc.models.unmixing import aligned
@@ -24,6 +25,7 @@ __all__ = [
     "Whitening",
     "aligned",
     "gaussian_mixture",
+    "generate_dense_field",
     "generate_logistic",
     "generate_mixture",
     "ica",
@@ -32,5 +34,6 @@ __all__ = [
     "logistic_regression",
     "poisson_regression",
     "probit_regression",
+    "random_field",
     "robust_regression",
 ]

@@ -219,7 +219,7 @@ class Run:
     @functools.cached_property
     def _summary(self) -> Summary:
         fewest = float(np.min(self._table["ess_bulk"])) if "ess_bulk" in self._table else float("nan")
-        costs = costs_of(self.stats, self.posterior.num_rows, self.setup_rows, fewest)
+        costs = costs_of(self.stats, self.session.model.num_rows, self.setup_rows, fewest)
         audit = "" if self.audit is None else str(self.audit)
         return Summary(self._table, costs, tuple(self._notes()), audit, self._parts(), self.timing)
 

@@ -1,6 +1,7 @@
 """What happens before and around a run: `tm.sample` and all that it works out first."""
 
+from tallmc.setup.gibbs import gibbs
 from tallmc.setup.normality import NormalityReport, check_normality
 from tallmc.setup.sample import sample
 
-__all__ = ["NormalityReport", "check_normality", "sample"]
+__all__ = ["NormalityReport", "check_normality", "gibbs", "sample"]
