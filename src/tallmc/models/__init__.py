@@ -9,10 +9,12 @@ from tallmc.models.poisson_regression import poisson_regression
 from tallmc.models.probit_regression import probit_regression
 from tallmc.models.robust_regression import robust_regression
 from tallmc.models.softplus_link import SoftplusLink
+from tallmc.models.variable_selection import SelectionPrior, variable_selection
 
 __all__ = [
     "LogLink",
     "NormalPrior",
+    "SelectionPrior",
     "SoftplusLink",
     "gaussian_mixture",
     "generate_logistic",
@@ -22,4 +24,5 @@ __all__ = [
     "poisson_regression",
     "probit_regression",
     "robust_regression",
+    "variable_selection",
 ]

@@ -5,5 +5,6 @@ from tallmc.proposals.crank_nicolson import CrankNicolson
 from tallmc.proposals.hmc import HMC
 from tallmc.proposals.mala import MALA
 from tallmc.proposals.random_walk import RandomWalk
+from tallmc.proposals.reversible_jump import ReversibleJump
 
-__all__ = ["HMC", "MALA", "CrankNicolson", "Move", "Proposal", "RandomWalk"]
+__all__ = ["HMC", "MALA", "CrankNicolson", "Move", "Proposal", "RandomWalk", "ReversibleJump"]

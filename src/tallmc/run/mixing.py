@@ -40,6 +40,7 @@ def mixing(draws: Real[np.ndarray, "chains draws coordinates"]) -> Mixing:
         >>> found.r_hat.round(2).tolist()
         [1.0, 1.0, 1.0]
     """
+    draws = draws.astype(float) if draws.dtype == np.bool_ else draws
     num_chains, num_draws, count = draws.shape
     if num_draws < _FEWEST_DRAWS:
         return Mixing(*np.full((3, count), np.nan))

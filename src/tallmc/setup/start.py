@@ -21,15 +21,18 @@ from tallmc.feed import (
 )
 from tallmc.kernel import Kernel, rule_feeds, rule_needs
 from tallmc.metropolis import MetropolisHastings
+from tallmc.numerics.flat import require_reals
 from tallmc.numerics.keys import as_key
 from tallmc.numerics.programs import program
 from tallmc.nuts import NUTS
 from tallmc.optimise.mode import default_start
 from tallmc.posterior import Model, Posterior, RowBounds, Rows, checks
 from tallmc.posterior.derivatives import require_derivatives
+from tallmc.posterior.linear_predictor import SelectedPredictor
 from tallmc.posterior.unconstrained_start import unconstrained_start
 from tallmc.proposals import Proposal
 from tallmc.setup.modes import find_mode
+from tallmc.setup.selection import selection_start
 
 _FEEDS: dict[Drawn, FeedKind] = {
     Drawn.EACH_ONCE: InMemoryFeed,
@@ -85,7 +88,15 @@ def find_start(
     name, choices = "init", ()
     if init is None and at is not None:
         init, name = at, "at"
-    positions = None if init is None else checks.one_position_per_chain(posterior, init, num_chains, name)
+    real_only = control_variate is not None or all(_moves_reals_only(part) for part in kernel.parts())
+    if init is None and isinstance(posterior.log_likelihood, SelectedPredictor):
+        found = selection_start(posterior, num_chains, progress=progress)
+        init, rows_read, choices = found.positions, found.rows_read, (f"no init given; {found.reason}",)
+    positions = None
+    if init is not None:
+        positions = checks.one_position_per_chain(posterior, init, num_chains, name, real_only=real_only)
+    if positions is not None and real_only:
+        require_reals("tm.Taylor" if control_variate is not None else kernel.label, positions)
     like = jax.tree.map(lambda leaf: leaf[0], positions) if positions is not None else default_start(posterior)
     if control_variate is not None or positions is None:
         who = (
@@ -107,10 +118,15 @@ def find_start(
             positions = checks.one_position_per_chain(posterior, found.position, num_chains)
     controlled, model = None, posterior.model
     if control_variate is not None:
-        at = jax.tree.map(lambda leaf: leaf[0], checks.one_position_per_chain(posterior, at, 1, "at"))
+        at = jax.tree.map(lambda leaf: leaf[0], checks.one_position_per_chain(posterior, at, 1, "at", real_only=True))
         controlled = control_variate.expand(posterior, at)
         model, rows_read = controlled.model, rows_read + controlled.rows_read
     return Start(model, kernel, positions, rows_read, controlled, choices=choices)
+
+
+def _moves_reals_only(part: Kernel) -> bool:
+    """Whether a part has no use for whole numbers, so that a start that is given as such is meant as real."""
+    return isinstance(part, NUTS) or (isinstance(part, MetropolisHastings) and part.proposal.real_only)
 
 
 def unconstrained_expansion(posterior: Posterior, control_variate: Taylor | None) -> Taylor | None:
