@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tallmc.kernel import rule_needs
+from tallmc.numerics.flat import as_numbers
 from tallmc.run.result import Run
 
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
@@ -55,7 +56,7 @@ def coordinates(run: Run) -> dict[str, np.ndarray]:
             if len(named) == MOST_COORDINATES:
                 return named
             label = f"{name}[{', '.join(map(str, index))}]" if index else str(name)
-            named[label] = variable.values[(slice(None), slice(None), *index)]
+            named[label] = as_numbers(variable.values[(slice(None), slice(None), *index)])
     return named
 
 

@@ -57,6 +57,16 @@ def as_real(array: Any) -> Any:
     return array.astype(jnp.result_type(float)) if jnp.issubdtype(array.dtype, jnp.integer) else array
 
 
+def as_numbers(array: np.ndarray) -> np.ndarray:
+    """For arithmetic: truth values as 0 and 1; numbers stay what they are.
+
+    Example:
+        >>> as_numbers(np.asarray([True, False])).mean()
+        0.5
+    """
+    return array.astype(float) if array.dtype == np.bool_ else array
+
+
 def is_real(leaf: Any) -> bool:
     """Whether an array holds real numbers, not whole numbers or truth values."""
     return jnp.issubdtype(leaf.dtype, jnp.inexact)
