@@ -11,7 +11,7 @@ from scipy.special import betaln
 from tallmc.models.columns import Numbers, check_binary, positive_number
 from tallmc.models.logistic_regression import LogisticLink
 from tallmc.models.regression import regression_columns
-from tallmc.numerics.arithmetic import ordered_sum
+from tallmc.numerics.arithmetic import ordered_sum, rounded
 from tallmc.numerics.flat import as_device_array
 from tallmc.posterior import Posterior, Rows, RowsInMemory
 from tallmc.posterior.at_zero import at_zero
@@ -55,13 +55,13 @@ class SelectionPrior(eqx.Module):
         """Log density with respect to the coefficients that are in the model."""
         beta, size = selected(position), jnp.sum(position["gamma"], dtype=jnp.int32)
         length = jnp.maximum(ordered_sum(jnp.abs(beta)), self.floor.astype(beta.dtype))
-        return self.log_weights.astype(beta.dtype)[size] - size.astype(beta.dtype) * jnp.log(length)
+        return self.log_weights.astype(beta.dtype)[size] - rounded(size.astype(beta.dtype) * jnp.log(length))
 
 
 def variable_selection(
     X: Numbers,
     y: Numbers,
-    size_penalty: float,
+    size_penalty: Numbers,
     *,
     floor: float | None = None,
     link: Link | None = None,

@@ -83,9 +83,8 @@ def require_reals(who: str, position: PyTree) -> None:
         if not is_real(leaf):
             kind = "truth values" if leaf.dtype == np.bool_ else "whole numbers"
             raise ValueError(
-                f"{who} works with real numbers, but a position holds {kind}{jax.tree_util.keystr(path)}; pass floats, "
-                "or leave it out: tm.MetropolisHastings with tm.ReversibleJump, or with a tm.Proposal of your own, moves "
-                "such positions"
+                f"{who} works with real numbers, but position{jax.tree_util.keystr(path)} holds {kind}; pass floats, or "
+                "let tm.ReversibleJump (for a selection of columns) or a tm.Proposal of your own move it"
             )
 
 
@@ -104,7 +103,7 @@ def flatten(position: PyTree) -> tuple[np.ndarray, Unflatten]:
     """
     leaves, structure = jax.tree.flatten(position)
     arrays = [as_real(as_position(leaf)) for leaf in leaves]
-    require_reals("a step of the set-up", jax.tree.unflatten(structure, arrays))
+    require_reals("what is asked for", jax.tree.unflatten(structure, arrays))
     dtype = jnp.result_type(*{array.dtype for array in arrays}) if arrays else jnp.result_type(float)
     flat = np.concatenate([array.ravel().astype(dtype) for array in arrays]) if arrays else np.zeros(0, dtype)
     return flat, Unflatten(structure, tuple(a.shape for a in arrays), tuple(a.dtype.name for a in arrays))

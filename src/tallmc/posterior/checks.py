@@ -14,7 +14,7 @@ from jaxtyping import Array, PyTree
 
 from tallmc.numerics.flat import as_device_array, as_position, as_real
 from tallmc.numerics.programs import program
-from tallmc.posterior.linear_predictor import LinearPredictor
+from tallmc.posterior.linear_predictor import LinearPredictor, SelectedPredictor, is_selection
 from tallmc.posterior.model import Model
 from tallmc.posterior.posterior import Posterior
 from tallmc.posterior.rows import Rows
@@ -139,6 +139,11 @@ def trouble_with(posterior: Posterior, position: PyTree, name: str = "init") -> 
         trouble = _trouble_with_coefficients(position, posterior.rows.like["x"].shape[0], name)
         if trouble is not None:
             return trouble
+    if isinstance(posterior.log_likelihood, SelectedPredictor):
+        num_columns = posterior.rows.like["x"].shape[0]
+        if not is_selection(position) or position["beta"].shape != (num_columns,):
+            what = f"{name} is no selection of {num_columns} columns"
+            return Trouble(what, f'pass {{"beta": {num_columns} numbers, "gamma": {num_columns} truth values}}')
     likelihood = _trouble_in(
         "log_likelihood",
         posterior.log_likelihood,

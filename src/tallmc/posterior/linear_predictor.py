@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
+from jax import ShapeDtypeStruct
 from jax.core import Tracer
 from jaxtyping import Array, Real
 
@@ -93,7 +94,7 @@ def is_selection(position: Any) -> bool:
     if not isinstance(position, dict) or set(position) != {"beta", "gamma"}:
         return False
     beta, gamma = position["beta"], position["gamma"]
-    if not all(isinstance(part, np.ndarray | Array) for part in (beta, gamma)):
+    if not all(isinstance(part, np.ndarray | Array | ShapeDtypeStruct) for part in (beta, gamma)):
         return False
     return gamma.dtype == np.bool_ and beta.ndim == 1 and beta.shape == gamma.shape
 

@@ -73,14 +73,17 @@ class ReversibleJump(Proposal):
         update_scale, birth_scale = (
             jnp.broadcast_to(scale.astype(beta.dtype), (most,))[column] for scale in (self.update_scale, self.birth_scale)
         )
-        noise = jax.random.normal(key_value, (), beta.dtype)
+        # Rounded, or scale and noise are multiplied in another order for one chain than for many.
+        noise = rounded(jax.random.normal(key_value, (), beta.dtype))
         old = beta[column]
         new = jnp.where(birth, rounded(birth_scale * noise), old + rounded(update_scale * noise))
         new = jnp.where(death, jnp.zeros_like(new), new)
         proposed = {"beta": beta.at[column].set(new), "gamma": gamma.at[column].set(~death)}
         # The model that the move is between has `smaller` columns, or one more.
         smaller = jnp.where(death, size - 1, size).astype(beta.dtype)
-        forth = _log_normal(jnp.where(death, old, new), birth_scale) - jnp.log(jnp.maximum(most - smaller, 1))
+        z = jnp.where(birth, noise, rounded(old * rounded(1 / birth_scale)))
+        density = -rounded(z * z / 2) - jnp.log(birth_scale) - 0.5 * math.log(2 * math.pi)
+        forth = density - jnp.log(jnp.maximum(most - smaller, 1))
         back = -jnp.log(smaller + 1)
         of_birth = back - forth
         log_ratio = jnp.where(birth, of_birth, jnp.where(death, -of_birth, jnp.zeros_like(of_birth)))
@@ -145,12 +148,6 @@ def _one_of(key: Array, eligible: Bool[Array, " columns"]) -> Int[Array, ""]:
     count = jnp.sum(eligible, dtype=jnp.int32)
     wanted = jax.random.randint(key, (), 0, jnp.maximum(count, 1))
     return jnp.argmax(jnp.cumsum(eligible, dtype=jnp.int32) > wanted).astype(jnp.int32)
-
-
-def _log_normal(value: Real[Array, ""], scale: Real[Array, ""]) -> Real[Array, ""]:
-    """Log density of a centred normal with that standard deviation."""
-    z = value / scale
-    return -rounded(z * z / 2) - jnp.log(scale) - 0.5 * math.log(2 * math.pi)
 
 
 def _kinds(birth: np.ndarray, death: np.ndarray) -> dict[str, np.ndarray]:
