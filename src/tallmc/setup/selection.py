@@ -10,6 +10,7 @@ from jaxtyping import Array, PyTree, Real
 
 from tallmc.acceptance import Exact
 from tallmc.metropolis import MetropolisHastings
+from tallmc.optimise.result import OptimiseResult
 from tallmc.posterior import Posterior, checks
 from tallmc.posterior.at_zero import at_zero
 from tallmc.posterior.linear_predictor import LinearPredictor, SelectedPredictor, is_selection
@@ -53,11 +54,7 @@ def selection_start(posterior: Posterior, num_chains: int, *, progress: bool) ->
     ends, where = [(one, np.arange(num_columns) == best)], "the one best column"
     rows_read = rows.num_rows
     if num_chains > 1:
-        # With a weak prior, for rows of two classes can be separable.
-        full = Posterior(LinearPredictor(likelihood.link), rows, _weak_prior, temperature)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # chains may start anywhere
-            mode = find_mode(full, np.zeros(num_columns, finest), progress=progress)
+        mode = mode_of_all_columns(posterior, progress=progress)
         rows_read += mode.rows_read
         if np.all(np.isfinite(mode.position)):
             ends.append((np.asarray(mode.position), np.ones(num_columns, bool)))
@@ -65,6 +62,15 @@ def selection_start(posterior: Posterior, num_chains: int, *, progress: bool) ->
     beta, gamma = (np.stack([ends[chain % len(ends)][part] for chain in range(num_chains)]) for part in (0, 1))
     widths = None if found is None else np.sqrt(temperature / np.where(found.bend > 0, found.bend, 1))
     return SelectionStart({"beta": beta, "gamma": gamma}, rows_read, f"chains start with {where}", widths)
+
+
+def mode_of_all_columns(posterior: Posterior, *, progress: bool) -> OptimiseResult:
+    """Where the regression with all columns has its mode, under a weak prior: rows of two classes can be separable."""
+    rows, temperature = posterior.rows, posterior.temperature
+    full = Posterior(LinearPredictor(posterior.log_likelihood.link), rows, _weak_prior, temperature)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # chains may start anywhere, and expansions be made
+        return find_mode(full, np.zeros(rows.like["x"].shape[0], jnp.result_type(float)), progress=progress)
 
 
 def _weak_prior(beta: Real[Array, " d"]) -> Real[Array, ""]:

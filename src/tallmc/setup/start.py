@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from tallmc.control_variates import Controlled, Taylor
+from tallmc.control_variates import Controlled, Taylor, expand_selection
 from tallmc.feed import (
     AllRowsFeed,
     Drawn,
@@ -32,7 +32,7 @@ from tallmc.posterior.linear_predictor import SelectedPredictor
 from tallmc.posterior.unconstrained_start import unconstrained_start
 from tallmc.proposals import Proposal
 from tallmc.setup.modes import find_mode
-from tallmc.setup.selection import selection_start
+from tallmc.setup.selection import mode_of_all_columns, selection_start
 
 _FEEDS: dict[Drawn, FeedKind] = {
     Drawn.EACH_ONCE: InMemoryFeed,
@@ -88,10 +88,9 @@ def find_start(
     name, choices = "init", ()
     if init is None and at is not None:
         init, name = at, "at"
+    if isinstance(posterior.log_likelihood, SelectedPredictor):
+        return _selection(posterior, kernel, init, control_variate, num_chains, progress=progress)
     real_only = control_variate is not None or all(_moves_reals_only(part) for part in kernel.parts())
-    if init is None and isinstance(posterior.log_likelihood, SelectedPredictor):
-        found = selection_start(posterior, num_chains, progress=progress)
-        init, rows_read, choices = found.positions, found.rows_read, (f"no init given; {found.reason}",)
     positions = None
     if init is not None:
         positions = checks.one_position_per_chain(posterior, init, num_chains, name, real_only=real_only)
@@ -122,6 +121,31 @@ def find_start(
         controlled = control_variate.expand(posterior, at)
         model, rows_read = controlled.model, rows_read + controlled.rows_read
     return Start(model, kernel, positions, rows_read, controlled, choices=choices)
+
+
+def _selection(
+    posterior: Posterior,
+    kernel: Kernel,
+    init: PyTree,
+    control_variate: Taylor | None,
+    num_chains: int,
+    *,
+    progress: bool,
+) -> Start:
+    """Of columns: chains start far from each other, and an expansion is made where all columns are in."""
+    rows_read, choices = 0, ()
+    if init is None:
+        start = selection_start(posterior, num_chains, progress=progress)
+        init, rows_read, choices = start.positions, start.rows_read, (f"no init given; {start.reason}",)
+    positions = checks.one_position_per_chain(posterior, init, num_chains)
+    if control_variate is None:
+        return Start(posterior.model, kernel, positions, rows_read, choices=choices)
+    at = control_variate.at
+    if at is None:
+        found = mode_of_all_columns(posterior, progress=progress)
+        at, rows_read = found.position, rows_read + found.rows_read
+    model, more_rows = expand_selection(control_variate, posterior, at)
+    return Start(model, kernel, positions, rows_read + more_rows, choices=choices)
 
 
 def _moves_reals_only(part: Kernel) -> bool:
