@@ -76,7 +76,7 @@ def delays() -> tuple[np.ndarray, np.ndarray]:
 
 
 def relevance(share: float = 0.8) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
-    """A document relevant to a query or not (LETOR 4.0), by a constant and standardised features: to train on, to test on.
+    """A document relevant to a query or not (LETOR 4.0), by a constant and standardised features: to train on, to test.
 
     Rows come in the order of queries, so they are shuffled first; features that never change are dropped.
     """

@@ -101,7 +101,7 @@ class PilotVariance(tm.MHMinibatch):
 
 
 class CarelessJumps(tm.Proposal):
-    """Reversible jumps whose ratio leaves something out: the choice of the column, or the density of its coefficient."""
+    """Reversible jumps whose ratio leaves something out: the choice of a column, or the density of its coefficient."""
 
     jumps: tm.ReversibleJump
     forgets_choice: bool = eqx.field(static=True)

@@ -56,7 +56,7 @@ def _axis(mode, spread, floor, nodes):
         cuts += [*-near, *near]
     cuts = np.unique(np.clip(cuts, min(cuts[0], 0), max(cuts[4], 0)))
     at, weight = np.polynomial.legendre.leggauss(nodes)
-    pairs = list(zip(cuts, cuts[1:], strict=False))
+    pairs = list(itertools.pairwise(cuts))
     return tuple(
         np.concatenate(part)
         for part in (

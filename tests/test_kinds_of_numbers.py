@@ -2,7 +2,6 @@
 
 import warnings
 
-import arviz_stats  # noqa: F401  registers accessors
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -140,11 +139,8 @@ def test_what_moves_real_numbers_refuses_truth_values(posterior, proposal):
 def test_a_start_of_whole_numbers_is_real_where_nothing_else_is_meant():
     posterior = tm.Posterior(lambda at, row: -0.5 * jnp.sum((row - at) ** 2), np.asarray(real(np.zeros((50, 2)))))
     kernel = tm.MetropolisHastings(tm.RandomWalk(0.1), tm.Exact())
-    for init in (np.arange(2), [0, 1]):
-        if isinstance(init, list):
-            continue
-        run = tm.sample(posterior, kernel, init=init, num_samples=4, num_warmup=0, num_chains=1)
-        assert run.samples.dtype == real(0.0).dtype
+    run = tm.sample(posterior, kernel, init=np.arange(2), num_samples=4, num_warmup=0, num_chains=1)
+    assert run.samples.dtype == real(0.0).dtype
 
 
 def test_a_vector_of_truth_values_is_refused_and_one_of_whole_numbers_becomes_real():
@@ -156,7 +152,7 @@ def test_a_vector_of_truth_values_is_refused_and_one_of_whole_numbers_becomes_re
 
 
 def test_what_never_changes_is_an_answer_where_it_may_be():
-    """A column that is always in, and one that is never, raise no doubt; chains that disagree do, and a stuck number."""
+    """A column that is always in or never raises no doubt; chains that disagree do, and a number that is stuck."""
     generator = np.random.default_rng(0)
     gamma = np.zeros((4, 500, 3), bool)
     gamma[:, :, 0] = True

@@ -1,8 +1,8 @@
 """Law: reversible jumps visit models as often as the posterior says, and their ratio is the paper's.
 
-Fifteen models of four columns, each integrated over its coefficients by quadrature (good to 3e-4, by doubling its
-nodes). 256 independent chains give an honest standard error for every share; thresholds are 5 of them, 6e-7 false alarms
-for each of about twenty figures, and the issue's 0.01 besides.
+Fifteen models of four columns, each integrated over its coefficients by quadrature (good to 3e-4, by more nodes). 256
+independent chains give an honest standard error for every share; thresholds are 5 of them, 6e-7 false alarms for each
+of about twenty figures, and 0.01 besides.
 """
 
 import math

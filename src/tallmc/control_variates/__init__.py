@@ -4,4 +4,12 @@ from tallmc.control_variates.expansion import ExpandedModel, Expansion, covarian
 from tallmc.control_variates.selection import ExpandedSelection, expand_selection
 from tallmc.control_variates.taylor import Controlled, Taylor
 
-__all__ = ["Controlled", "ExpandedModel", "ExpandedSelection", "Expansion", "Taylor", "covariance_factor", "expand_selection"]
+__all__ = [
+    "Controlled",
+    "ExpandedModel",
+    "ExpandedSelection",
+    "Expansion",
+    "Taylor",
+    "covariance_factor",
+    "expand_selection",
+]

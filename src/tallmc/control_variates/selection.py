@@ -47,8 +47,8 @@ class ExpandedSelection(Model):
 
     def log_ratios_of_moves(self, positions: PyTree, proposed: PyTree, rows: PyTree) -> Real[Array, "moves rows"]:
         """The same for several moves."""
-        ends = (jax.vmap(selected)(end) for end in (positions, proposed))
-        return self.of_coefficients.log_ratios_of_moves(*ends, rows)
+        old, new = (jax.vmap(selected)(end) for end in (positions, proposed))
+        return self.of_coefficients.log_ratios_of_moves(old, new, rows)
 
 
 def expand_selection(taylor: Taylor, posterior: Posterior, at: PyTree) -> tuple[ExpandedSelection, int]:

@@ -137,8 +137,8 @@ def _refuse_zero(link: Link, rows: Rows, size_penalty: float, temperature: float
     else:
         why = "the link has no largest curvature to judge by"
     raise ValueError(
-        f"these rows do not rule beta = 0 out ({why}), and there the posterior is improper; pass floor=0.01 or so, what "
-        "the sum of absolute coefficients counts as at least"
+        f"these rows do not rule beta = 0 out ({why}), and there the posterior is improper; pass floor=0.01 or so: "
+        "what the sum of absolute coefficients counts as at least"
     )
 
 

@@ -83,8 +83,8 @@ def require_reals(who: str, position: PyTree) -> None:
         if not is_real(leaf):
             kind = "truth values" if leaf.dtype == np.bool_ else "whole numbers"
             raise ValueError(
-                f"{who} works with real numbers, but position{jax.tree_util.keystr(path)} holds {kind}; pass floats, or "
-                "let tm.ReversibleJump (for a selection of columns) or a tm.Proposal of your own move it"
+                f"{who} works with real numbers, but position{jax.tree_util.keystr(path)} holds {kind}; pass floats, "
+                "or let tm.ReversibleJump (for a selection of columns) or a tm.Proposal of your own move it"
             )
 
 

@@ -108,11 +108,11 @@ def check_selection(who: str, position: Any) -> None:
     """
     if not is_selection(position):
         raise ValueError(
-            f'{who} moves positions {{"beta": coefficients, "gamma": truth values}}, one of each a column; pass such an '
-            'init, for one column of ten: init={"beta": 0.1 * jnp.eye(10)[0], "gamma": jnp.arange(10) == 0}'
+            f'{who} moves positions {{"beta": coefficients, "gamma": truth values}}, one of each a column; pass '
+            'such an init, for one column of ten: init={"beta": 0.1 * jnp.eye(10)[0], "gamma": jnp.arange(10) == 0}'
         )
     beta, gamma = np.asarray(position["beta"]), np.asarray(position["gamma"])
     if not gamma.any():
         raise ValueError(f"{who} keeps at least one column in the model; make one of gamma true in init")
     if np.any(beta[~gamma] != 0):
-        raise ValueError(f"beta must be zero where gamma is false; pass beta=jnp.where(gamma, beta, 0) in init")
+        raise ValueError("beta must be zero where gamma is false; pass beta=jnp.where(gamma, beta, 0) in init")

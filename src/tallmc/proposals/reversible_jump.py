@@ -71,7 +71,8 @@ class ReversibleJump(Proposal):
         death = (kind > 1 - self.jumps / 2) & (size > 1)
         column = _one_of(key_column, jnp.where(birth, ~gamma, gamma))
         update_scale, birth_scale = (
-            jnp.broadcast_to(scale.astype(beta.dtype), (most,))[column] for scale in (self.update_scale, self.birth_scale)
+            jnp.broadcast_to(scale.astype(beta.dtype), (most,))[column]
+            for scale in (self.update_scale, self.birth_scale)
         )
         # Rounded, or scale and noise are multiplied in another order for one chain than for many.
         noise = rounded(jax.random.normal(key_value, (), beta.dtype))
@@ -163,5 +164,7 @@ def _line(name: str, kind: np.ndarray, stats: dict[str, np.ndarray]) -> str:
 def _positive(name: str, value: Any) -> Real[Array, "..."]:
     array = np.asarray(value, float)
     if array.ndim > 1 or not np.all(np.isfinite(array) & (array > 0)):
-        raise ValueError(f"ReversibleJump's {name} is a standard deviation: one positive number, or one for each column")
+        raise ValueError(
+            f"ReversibleJump's {name} is a standard deviation: one positive number, or one for each column"
+        )
     return as_device_array(array, jnp.result_type(float))

@@ -42,8 +42,8 @@ def convergence_doubts(named: dict[str, Shaped[np.ndarray, "chains draws ..."]])
 def _that_can_move(named: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Draws without coordinates of which it is no trouble that they are the same throughout; all, if no other is left.
 
-    A column that every chain keeps in its model at every draw, or out of it, is an answer: a truth value or whole number
-    that never changed, and beside such a real number that is zero throughout. Chains that differ do not count as that.
+    A column that every chain keeps in its model at every draw, or out of it, is an answer: a truth value or whole
+    number that never changed, and beside such a real number that is zero throughout. Chains that differ are none.
     """
     if all(np.issubdtype(draws.dtype, np.floating) for draws in named.values()):
         return named

@@ -105,8 +105,8 @@ def choose_to_select(
     positions = checks.one_position_per_chain(posterior, init, num_chains)
     if not is_selection(jax.tree.map(lambda leaf: leaf[0], positions)):
         raise ValueError(
-            "init holds truth values, and tm.sample chooses kernels for real numbers and for selections of columns only; "
-            "pass a kernel, such as tm.MetropolisHastings(proposal, tm.Exact()) with a tm.Proposal of your own, or name "
+            "init holds truth values, and tm.sample chooses kernels for real numbers and selections of columns only; "
+            "pass a kernel, such as tm.MetropolisHastings(proposal, tm.Exact()) with a proposal of your own, or name "
             'the parts of a selection {"beta": coefficients, "gamma": truth values} for tm.ReversibleJump'
         )
     return SelectionStart(positions, 0, "chains start where init says", None), selection_kernel(None)
