@@ -7,6 +7,7 @@ import pytest
 from scipy.optimize import minimize_scalar
 
 import tallmc as tm
+from tallmc.control_variates import expand_selection
 from tallmc.posterior.at_zero import at_zero
 from tests.registry import RULES, real
 from tests.selections import small_data
@@ -189,3 +190,36 @@ def test_other_truth_values_want_a_kernel():
     posterior = tm.Posterior(lambda at, row: -0.5 * (row - at["flag"].astype(row.dtype)) ** 2, np.zeros(9, np.float32))
     with pytest.raises(ValueError, match="pass a kernel"):
         tm.sample(posterior, init={"flag": np.asarray(True)})
+
+
+def test_what_is_known_and_what_rows_add_make_the_log_ratio_of_an_expanded_selection(posterior):
+    """Between any two models, near the mode of all columns and far from it."""
+    whole = tm.models.logistic_regression(posterior.data["x"], posterior.data["y"], prior_precision=0.0)
+    mode = np.asarray(tm.optimise.mode(whole, progress=False).position)
+    for at in (mode, {"beta": real(mode), "gamma": jnp.ones(6, bool)}):
+        model, rows_read = expand_selection(tm.Taylor(2), posterior, at)
+        assert rows_read == posterior.num_rows
+    pairs = [(selection(0, 1, value=0.9), selection(0, 1, 3, value=0.7)), (selection(2), selection(0, 1, 2, 4, 5))]
+    for old, new in (jax.tree.map(jnp.asarray, pair) for pair in pairs):
+        moved = float(posterior.log_density(new) - posterior.log_density(old))
+        residuals = np.asarray(model.log_ratios(old, new, posterior.data), float)
+        known = float(model.known_change(old, new).offset)
+        assert known + residuals.sum() == pytest.approx(moved, rel=2e-4, abs=2e-2)
+        stacked = (jax.tree.map(lambda leaf: leaf[None], end) for end in (old, new))
+        np.testing.assert_allclose(
+            model.log_ratios_of_moves(*stacked, posterior.data)[0], residuals, rtol=1e-3, atol=1e-5
+        )
+
+
+def test_an_expansion_reads_few_rows_and_finds_the_same_inclusions(posterior, run, tmp_path):
+    kernel = tm.MetropolisHastings(run.kernel.proposal, tm.AustereMH(0.01, 500))
+    start = selection(0, 1, value=0.8)
+    quick = tm.sample(posterior, kernel, init=start, num_samples=6000, num_warmup=500, control_variate=tm.Taylor(2))
+    assert quick.stats["rows"].mean() < 0.4 * posterior.num_rows
+    tables = [one.summary().table.loc["gamma[2]":] for one in (run, quick)]
+    error = np.hypot(*(table["mcse_mean"].fillna(0) for table in tables))
+    assert np.all(np.abs(tables[0]["mean"] - tables[1]["mean"]) < 5 * error + 0.005)
+    quick.save(tmp_path / "run")
+    again = tm.load(tmp_path / "run", posterior)
+    jax.tree.map(np.testing.assert_array_equal, again.extend(5).samples, quick.extend(5).samples)
+    assert tm.audit(quick, 16).interval[0] < 0.1

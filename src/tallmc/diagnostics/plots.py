@@ -87,7 +87,9 @@ def marginal_plot(runs: dict[str, Run]) -> str:
     names = list(coordinates(next(iter(runs.values()))))
     collection, colours = None, _colours(len(runs))
     hidden = {"credible_interval": False, "point_estimate": False, "point_estimate_text": False}
-    with _pyplot() as close:
+    with _pyplot() as close, warnings.catch_warnings():
+        # A truth value that never changes has no density to draw, and needs none.
+        warnings.filterwarnings("ignore", "Your data appears to have a single value")
         for run, colour in zip(runs.values(), colours, strict=True):
             tree = arviz_base.from_dict({"posterior": coordinates(run)})
             visuals = {**hidden, "dist": {"color": colour, "width": 1.6}, "title": {"color": "black"}}
