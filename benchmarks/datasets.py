@@ -89,3 +89,18 @@ def recordings(num_rows: int = 1_950_000) -> tuple[np.ndarray, np.ndarray]:
     sources = np.stack([*heard, *generator.normal(size=(2, num_rows))], axis=1).astype(float)
     mixing = generator.normal(size=(4, 4))
     return (standardised(sources) @ mixing.T).astype(np.float32), mixing
+
+
+def relevance(share: float = 0.8) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
+    """A document relevant to a query or not (LETOR 4.0), by a constant and standardised features: to train on, to test.
+
+    Rows come in the order of queries, so they are shuffled first; features that never change are dropped.
+    """
+    with np.load(FOLDER / "letor4.npz") as file:
+        X, y = file["X"].astype(np.float64), (file["y"] > 0).astype(np.float32)
+    order = np.random.default_rng(0).permutation(len(y))
+    X, y = X[order][:, X.std(axis=0) > 0], y[order]
+    train = int(share * len(y))
+    mean, scale = X[:train].mean(axis=0), X[:train].std(axis=0)
+    X = np.column_stack([np.ones(len(y)), (X - mean) / scale]).astype(np.float32)
+    return (X[:train], y[:train]), (X[train:], y[train:])

@@ -226,3 +226,29 @@ class OwnDirection(tm.optimise.DirectionTest):
         total, squares = (sum(column) for column in zip(*parts, strict=True))
         variance = num_rows**2 * (squares / count - (total / count) ** 2) / count * (1 - count / num_rows)
         return bool(step @ step > -scipy.special.ndtri(self.epsilon) * np.sqrt(variance))
+
+
+class CarelessJumps(tm.Proposal):
+    """Reversible jumps whose ratio leaves something out: the choice of a column, or the density of its coefficient."""
+
+    jumps: tm.ReversibleJump
+    forgets_choice: bool = eqx.field(static=True)
+
+    def propose(self, key, position, model):
+        move = self.jumps.propose(key, position, model)
+        sizes = [jnp.sum(end["gamma"]).astype(move.log_ratio.dtype) for end in (position, move.position)]
+        smaller, grown = jnp.minimum(*sizes), sizes[1] - sizes[0]
+        if self.forgets_choice:
+            most = position["gamma"].size
+            missing = jnp.log(jnp.maximum(most - smaller, 1)) - jnp.log(smaller + 1)
+        else:
+            changed = jnp.sum(move.position["beta"] - position["beta"])
+            scale = self.jumps.birth_scale.astype(changed.dtype)
+            missing = (changed / scale) ** 2 / 2 + jnp.log(scale) + 0.5 * jnp.log(jnp.full_like(scale, 2 * jnp.pi))
+        return tm.Move(move.position, move.log_ratio - grown * missing)
+
+    def rescaled(self, step_size):
+        return eqx.tree_at(lambda own: own.jumps, self, self.jumps.rescaled(step_size))
+
+    def tuning(self, target_acceptance):
+        return self.jumps.tuning(target_acceptance)

@@ -20,6 +20,7 @@ TAYLOR, COMPOSE, MOMENTS = "tests/test_taylor.py::", "tests/test_compose.py::", 
 GIBBS = "tests/test_gibbs.py::"
 WHOLE = "tests/test_whole_call.py::"
 STIEFEL, ICA = "tests/test_stiefel_walk.py::", "tests/test_ica.py::"
+JUMPS, SELECTION = "tests/laws/test_reversible_jump.py::", "tests/test_variable_selection.py::"
 BEST = SAMPLE + "test_warmup_finds_the_best_acceptance_rate_and_then_leaves_it"
 
 MUTANTS = {
@@ -450,5 +451,35 @@ MUTANTS = {
         "jnp.where(proposed > 0, 1, -1)",
         "jnp.where(proposed > 0, 1, 1)",
         (GIBBS + "test_factors_laid_out_by_site_say_what_the_field_says[dense]",),
+    # Variable selection.
+    "births forget the choice of the column": Mutant(
+        "proposals/reversible_jump.py",
+        "forth = density - jnp.log(jnp.maximum(most - smaller, 1))",
+        "forth = density",
+        (JUMPS + "test_the_ratio_is_the_papers", JUMPS + "test_models_are_visited_as_often_as_the_posterior_says[0.5]"),
+    ),
+    "births and deaths are tuned as well": Mutant(
+        "proposals/reversible_jump.py",
+        "return jnp.where(same, self.of_steps.update(tuned, outcome, gain), tuned)",
+        "return self.of_steps.update(tuned, outcome, gain)",
+        (SELECTION + "test_updates_alone_are_tuned",),
+    ),
+    "the prior does not shrink": Mutant(
+        "models/variable_selection.py",
+        "- rounded(size.astype(beta.dtype) * jnp.log(length))",
+        "- 0 * rounded(size.astype(beta.dtype) * jnp.log(length))",
+        (JUMPS + "test_the_ratio_is_the_papers",),
+    ),
+    "a column that is always in is a doubt": Mutant(
+        "run/convergence.py",
+        "    named = _that_can_move(named)\n",
+        "",
+        ("tests/test_kinds_of_numbers.py::test_what_never_changes_is_an_answer_where_it_may_be",),
+    ),
+    "truth values become real at the start": Mutant(
+        "numerics/flat.py",
+        "    return array if keeps else as_real(array)",
+        "    return array.astype(jnp.result_type(float))",
+        ("tests/test_kinds_of_numbers.py::test_large_whole_numbers_are_exact",),
     ),
 }

@@ -13,6 +13,7 @@ from tallmc.acceptance.contract import AcceptanceRule, Guarantee, Question, Sele
 from tallmc.feed import Drawn, Feed, Needs, SeveralFeeds, Window, Windows
 from tallmc.kernel import Info, Kernel
 from tallmc.numerics.arithmetic import ordered_sum
+from tallmc.numerics.flat import require_reals
 from tallmc.posterior import Model
 from tallmc.proposals.contract import Proposal
 from tallmc.proposals.tuning import NothingLearned, Outcome, Tuning
@@ -141,12 +142,13 @@ class MetropolisHastings(Kernel[AtRest, InTest]):
         """Moves if the rule says so and every log ratio was finite; then tunes."""
         accepted = self.decide(state)
         nonfinite = ~state.finite & state.possible
-        rows, stats = state.rows, self.rule.stats(state.evidence)
+        stats = self.rule.stats(state.evidence) | self.proposal.stats(state.rest.position, state.proposed)
+        rows = state.rows
         if state.read_before is not None:
             rows, stats = rows + state.read_before, {**stats, "proposal_rows": state.read_before}
         info = Info(accepted, rows, nonfinite, stats)
         position = jax.tree.map(lambda new, old: jnp.where(accepted, new, old), state.proposed, state.rest.position)
-        outcome = Outcome(state.rest.position, position, accepted, rows, state.known)
+        outcome = Outcome(state.rest.position, position, accepted, rows, state.known, state.proposed)
         tuned = self._tuning.update(state.rest.tuned, outcome, gain)
         return AtRest(position, tuned), info
 
@@ -184,6 +186,10 @@ class MetropolisHastings(Kernel[AtRest, InTest]):
         """What the rule has to say."""
         return self.rule.notes(_of_the_test(stats), model) + _rows_to_propose(type(self.proposal).__name__, stats)
 
+    def account(self, stats: dict[str, np.ndarray]) -> list[str]:
+        """Of the kinds of steps that the proposal makes, if there are several."""
+        return self.proposal.account(stats)
+
     def warnings(self, stats: dict[str, np.ndarray]) -> list[str]:
         """What the rule warns of."""
         return self.rule.warnings(_of_the_test(stats))
@@ -194,6 +200,8 @@ class MetropolisHastings(Kernel[AtRest, InTest]):
 
     def check(self, position: PyTree, model: Model, drawn: Drawn) -> None:
         """Asks the proposal and the rule, and whether they can go together."""
+        if self.proposal.real_only:
+            require_reals(type(self.proposal).__name__, position)
         self.proposal.check(position, model)
         self.rule.check(model, drawn)
 

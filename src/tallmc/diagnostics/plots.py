@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tallmc.kernel import rule_needs
+from tallmc.numerics.flat import as_numbers
 from tallmc.run.result import Run
 
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
@@ -55,7 +56,7 @@ def coordinates(run: Run) -> dict[str, np.ndarray]:
             if len(named) == MOST_COORDINATES:
                 return named
             label = f"{name}[{', '.join(map(str, index))}]" if index else str(name)
-            named[label] = variable.values[(slice(None), slice(None), *index)]
+            named[label] = as_numbers(variable.values[(slice(None), slice(None), *index)])
     return named
 
 
@@ -86,7 +87,9 @@ def marginal_plot(runs: dict[str, Run]) -> str:
     names = list(coordinates(next(iter(runs.values()))))
     collection, colours = None, _colours(len(runs))
     hidden = {"credible_interval": False, "point_estimate": False, "point_estimate_text": False}
-    with _pyplot() as close:
+    with _pyplot() as close, warnings.catch_warnings():
+        # A truth value that never changes has no density to draw, and needs none.
+        warnings.filterwarnings("ignore", "Your data appears to have a single value")
         for run, colour in zip(runs.values(), colours, strict=True):
             tree = arviz_base.from_dict({"posterior": coordinates(run)})
             visuals = {**hidden, "dist": {"color": colour, "width": 1.6}, "title": {"color": "black"}}

@@ -13,6 +13,7 @@ from tallmc.models.random_field import generate_dense_field, random_field
 from tallmc.models.robust_regression import robust_regression
 from tallmc.models.softplus_link import SoftplusLink
 from tallmc.models.unmixing import aligned
+from tallmc.models.variable_selection import SelectionPrior, variable_selection
 from tallmc.models.whitening import Whitening
 from tallmc.posterior.orthonormal import OrthonormalColumns
 
@@ -21,6 +22,7 @@ __all__ = [
     "LogLink",
     "NormalPrior",
     "OrthonormalColumns",
+    "SelectionPrior",
     "SoftplusLink",
     "Whitening",
     "aligned",
@@ -36,4 +38,5 @@ __all__ = [
     "probit_regression",
     "random_field",
     "robust_regression",
+    "variable_selection",
 ]

@@ -35,8 +35,63 @@ class Unflatten(eqx.Module):
         return jax.tree.unflatten(self.structure, leaves)
 
 
+def as_position(leaf: Any) -> np.ndarray:
+    """One leaf of a position as an array: arrays keep their kind, and a plain number such as 0 is a real one.
+
+    Example:
+        >>> as_position(0).dtype.kind, as_position(np.arange(3)).dtype.kind, as_position(np.ones(3, bool)).dtype.kind
+        ('f', 'i', 'b')
+    """
+    array = as_host_array(leaf)
+    keeps = isinstance(leaf, np.ndarray | np.generic | jax.Array) or array.dtype == np.bool_
+    return array if keeps else as_real(array)
+
+
+def as_real(array: Any) -> Any:
+    """Whole numbers as real ones; real numbers and truth values stay what they are.
+
+    Example:
+        >>> as_real(np.arange(3)).dtype.kind, as_real(np.ones(3, bool)).dtype.kind
+        ('f', 'b')
+    """
+    return array.astype(jnp.result_type(float)) if jnp.issubdtype(array.dtype, jnp.integer) else array
+
+
+def as_numbers(array: np.ndarray) -> np.ndarray:
+    """For arithmetic: truth values as 0 and 1; numbers stay what they are.
+
+    Example:
+        >>> as_numbers(np.asarray([True, False])).mean()
+        0.5
+    """
+    return array.astype(float) if array.dtype == np.bool_ else array
+
+
+def is_real(leaf: Any) -> bool:
+    """Whether an array holds real numbers, not whole numbers or truth values."""
+    return jnp.issubdtype(leaf.dtype, jnp.inexact)
+
+
+def require_reals(who: str, position: PyTree) -> None:
+    """Raises `ValueError` if a position has truth values or whole numbers.
+
+    Args:
+        who: What works with real numbers only.
+        position: Of arrays.
+    """
+    for path, leaf in jax.tree.leaves_with_path(position):
+        if not is_real(leaf):
+            kind = "truth values" if leaf.dtype == np.bool_ else "whole numbers"
+            raise ValueError(
+                f"{who} works with real numbers, but position{jax.tree_util.keystr(path)} holds {kind}; pass floats, "
+                "or let tm.ReversibleJump (for a selection of columns) or a tm.Proposal of your own move it"
+            )
+
+
 def flatten(position: PyTree) -> tuple[np.ndarray, Unflatten]:
     """A position as one NumPy vector, in the coarsest precision that holds all its leaves, and the way back.
+
+    Whoever asks for a vector works with real numbers: whole numbers become such, and truth values are refused.
 
     Args:
         position: Of arrays or numbers.
@@ -47,7 +102,8 @@ def flatten(position: PyTree) -> tuple[np.ndarray, Unflatten]:
         ([1.0, 0.0, 0.0], (2,))
     """
     leaves, structure = jax.tree.flatten(position)
-    arrays = [as_host_array(leaf) for leaf in leaves]
+    arrays = [as_real(as_position(leaf)) for leaf in leaves]
+    require_reals("what is asked for", jax.tree.unflatten(structure, arrays))
     dtype = jnp.result_type(*{array.dtype for array in arrays}) if arrays else jnp.result_type(float)
     flat = np.concatenate([array.ravel().astype(dtype) for array in arrays]) if arrays else np.zeros(0, dtype)
     return flat, Unflatten(structure, tuple(a.shape for a in arrays), tuple(a.dtype.name for a in arrays))

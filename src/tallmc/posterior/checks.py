@@ -12,9 +12,9 @@ import numpy as np
 from jax.experimental import checkify
 from jaxtyping import Array, PyTree
 
-from tallmc.numerics.flat import as_device_array, as_host_array
+from tallmc.numerics.flat import as_device_array, as_position, as_real
 from tallmc.numerics.programs import program
-from tallmc.posterior.linear_predictor import LinearPredictor
+from tallmc.posterior.linear_predictor import LinearPredictor, SelectedPredictor, is_selection
 from tallmc.posterior.model import Model
 from tallmc.posterior.posterior import Posterior
 from tallmc.posterior.rows import Rows
@@ -56,14 +56,19 @@ def _first_bad_row(leaf: np.ndarray) -> int | None:
         return next((row for row in found if row is not None), None)
 
 
-def one_position_per_chain(posterior: Posterior, init: PyTree, num_chains: int, name: str = "init") -> PyTree:
+def one_position_per_chain(
+    posterior: Posterior, init: PyTree, num_chains: int, name: str = "init", *, real_only: bool = False
+) -> PyTree:
     """The start of every chain, stacked. `init` is one position for all, or has a leading chain axis.
 
     What tells them apart is the likelihood: it takes one position and gives a scalar. `name` is the caller's.
+    Arrays keep their kind; with `real_only` whole numbers become real.
     """
     if init is None:
         raise ValueError("init is missing; pass a position to start from, such as init=jnp.zeros(num_coordinates)")
     init = jax.tree.map_with_path(lambda path, leaf: _as_array(name + jax.tree_util.keystr(path), leaf), init)
+    if real_only:
+        init = jax.tree.map(as_real, init)
     trouble = trouble_with(posterior, init, name)
     if trouble is None:
         _refuse_two_readings(posterior, init, num_chains, name)
@@ -96,14 +101,14 @@ def _refuse_two_readings(posterior: Posterior, init: PyTree, num_chains: int, na
 
 def _as_array(name: str, leaf: object) -> np.ndarray:
     try:
-        array = as_host_array(leaf)
+        array = as_position(leaf)
         if not _is_number(array):
             raise TypeError(f"{array.dtype} is no kind of number")
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must hold numbers, not {leaf!r}; pass an array such as jnp.zeros(3)") from error
     if not np.all(np.isfinite(array)):
         raise ValueError(f"{name} holds NaN or infinity; start from finite numbers")
-    return array if jnp.issubdtype(array.dtype, jnp.inexact) else array.astype(jnp.result_type(float))
+    return array
 
 
 def _is_number(array: np.ndarray) -> bool:
@@ -134,6 +139,11 @@ def trouble_with(posterior: Posterior, position: PyTree, name: str = "init") -> 
         trouble = _trouble_with_coefficients(position, posterior.rows.like["x"].shape[0], name)
         if trouble is not None:
             return trouble
+    if isinstance(posterior.log_likelihood, SelectedPredictor):
+        num_columns = posterior.rows.like["x"].shape[0]
+        if not is_selection(position) or position["beta"].shape != (num_columns,):
+            what = f"{name} is no selection of {num_columns} columns"
+            return Trouble(what, f'pass {{"beta": {num_columns} numbers, "gamma": {num_columns} truth values}}')
     likelihood = _trouble_in(
         "log_likelihood",
         posterior.log_likelihood,

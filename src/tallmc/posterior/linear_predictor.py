@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
+from jax import ShapeDtypeStruct
 from jax.core import Tracer
 from jaxtyping import Array, Real
 
@@ -61,3 +62,57 @@ class LinearPredictor(eqx.Module):
     def __call__(self, position: Real[Array, " d"], row: dict[str, Array]) -> Real[Array, ""]:
         """In the precision of the position, so float32 rows do for float64 chains."""
         return self.link(row["x"].astype(position.dtype) @ position, row["y"].astype(position.dtype))
+
+
+class SelectedPredictor(eqx.Module):
+    """As `LinearPredictor`, of those columns alone that a position has selected.
+
+    A position is `{"beta": coefficients, "gamma": truth values}`; a column whose truth value is false says nothing,
+    whatever its coefficient. A coefficient of zero costs no more than another in a plain product with all columns,
+    and a plain product is what a machine does best: see docs/variable-selection.md for what gathering columns costs.
+
+    Args:
+        link: Log likelihood as a function of the inner product and the outcome.
+    """
+
+    link: Link
+
+    def __call__(self, position: dict[str, Array], row: dict[str, Array]) -> Real[Array, ""]:
+        """In the precision of the coefficients."""
+        beta = selected(position)
+        return self.link(row["x"].astype(beta.dtype) @ beta, row["y"].astype(beta.dtype))
+
+
+def selected(position: dict[str, Array]) -> Real[Array, " d"]:
+    """The coefficients of a selection, zero where a column is out."""
+    beta = position["beta"]
+    return jnp.where(position["gamma"], beta, jnp.zeros_like(beta))
+
+
+def is_selection(position: Any) -> bool:
+    """Whether a position is coefficients and truth values, one a column."""
+    if not isinstance(position, dict) or set(position) != {"beta", "gamma"}:
+        return False
+    beta, gamma = position["beta"], position["gamma"]
+    if not all(isinstance(part, np.ndarray | Array | ShapeDtypeStruct) for part in (beta, gamma)):
+        return False
+    return gamma.dtype == np.bool_ and beta.ndim == 1 and beta.shape == gamma.shape
+
+
+def check_selection(who: str, position: Any) -> None:
+    """Raises `ValueError` unless a position is a selection of at least one column, and zero elsewhere.
+
+    Args:
+        who: What needs that.
+        position: Of one chain.
+    """
+    if not is_selection(position):
+        raise ValueError(
+            f'{who} moves positions {{"beta": coefficients, "gamma": truth values}}, one of each a column; pass '
+            'such an init, for one column of ten: init={"beta": 0.1 * jnp.eye(10)[0], "gamma": jnp.arange(10) == 0}'
+        )
+    beta, gamma = np.asarray(position["beta"]), np.asarray(position["gamma"])
+    if not gamma.any():
+        raise ValueError(f"{who} keeps at least one column in the model; make one of gamma true in init")
+    if np.any(beta[~gamma] != 0):
+        raise ValueError("beta must be zero where gamma is false; pass beta=jnp.where(gamma, beta, 0) in init")

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, PyTree, Real, UInt32
 
 from tallmc.numerics import watch
-from tallmc.numerics.flat import flatten
+from tallmc.numerics.flat import as_position, flatten, is_real
 from tallmc.numerics.memory import must_fit
 from tallmc.numerics.permutation import NUM_KEYS, permuted
 from tallmc.numerics.programs import COMPILED_SOON, carried_over, program
@@ -85,6 +85,10 @@ def likelihood_sums(
 
 def log_likelihood_sum(model: Model, rows: Rows, position: PyTree) -> float:
     """Log likelihood of all rows at a position, before temperature."""
+    arrays = jax.tree.map(as_position, position)
+    if not all(is_real(leaf) for leaf in jax.tree.leaves(arrays)):
+        (value,) = in_parts(partial(_values, model.log_likelihood, arrays), rows)
+        return float(value)
     flat, unravel = flatten(position)
     return likelihood_sums(model, unravel, flat, rows, curvature=False)[0]
 
@@ -237,6 +241,16 @@ def add_up(
     with jax.default_matmul_precision("highest"):
         _, totals, lost = jax.lax.while_loop(lambda c: c[0] < bounds[1], one_block, (bounds[0], zeros, zeros))
     return totals, lost
+
+
+@program
+def _values(likelihood: Callable, position: PyTree, *where: Any) -> tuple:
+    """Of a position that has no derivatives, such as one with truth values."""
+
+    def of_block(rows: PyTree, valid: Array) -> tuple[Array, ...]:
+        return (jnp.sum(jnp.where(valid, jax.vmap(likelihood, in_axes=(None, 0))(position, rows), 0)),)
+
+    return add_up(of_block, *where)
 
 
 @program

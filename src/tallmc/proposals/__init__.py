@@ -5,7 +5,18 @@ from tallmc.proposals.crank_nicolson import CrankNicolson
 from tallmc.proposals.hmc import HMC
 from tallmc.proposals.mala import MALA
 from tallmc.proposals.random_walk import RandomWalk
+from tallmc.proposals.reversible_jump import ReversibleJump
 from tallmc.proposals.sgld import SGLD
 from tallmc.proposals.stiefel_walk import StiefelWalk
 
-__all__ = ["HMC", "MALA", "SGLD", "CrankNicolson", "Move", "Proposal", "RandomWalk", "StiefelWalk"]
+__all__ = [
+    "HMC",
+    "MALA",
+    "SGLD",
+    "CrankNicolson",
+    "Move",
+    "Proposal",
+    "RandomWalk",
+    "ReversibleJump",
+    "StiefelWalk",
+]

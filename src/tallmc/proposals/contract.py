@@ -1,9 +1,10 @@
 """What a proposal is."""
 
 import abc
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
+import numpy as np
 from jaxtyping import Array, PyTree, Real
 
 from tallmc.feed import Needs
@@ -20,6 +21,9 @@ class Move(NamedTuple):
 
 class Proposal(eqx.Module):
     """Suggests where to go next. Knows nothing of acceptance rules."""
+
+    real_only: ClassVar[bool] = False
+    """Whether it moves real numbers only: a start of whole numbers then becomes real, and truth values are refused."""
 
     @abc.abstractmethod
     def propose(self, key: Array, position: PyTree, model: Model) -> Move:
@@ -53,6 +57,16 @@ class Proposal(eqx.Module):
     def tuning(self, target_acceptance: float) -> Tuning:
         """How warm-up finds that factor, given the share of accepted steps at which a random walk explores fastest."""
         return TowardsAcceptance(target_acceptance)
+
+    def stats(self, position: PyTree, proposed: PyTree) -> dict[str, Array]:
+        """What a reader wants to know of a step besides what became of it, such as its kind; one value a name."""
+        del position, proposed
+        return {}
+
+    def account(self, stats: dict[str, np.ndarray]) -> list[str]:
+        """What became of steps of different kinds, a line each for a run's summary, from the statistics of all."""
+        del stats
+        return []
 
     def check(self, position: PyTree, model: Model) -> None:
         """Raises `ValueError` if this proposal cannot move such a position of such a model."""

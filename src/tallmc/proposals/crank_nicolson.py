@@ -1,5 +1,7 @@
 """Crank-Nicolson: a walk that a normal distribution does not notice."""
 
+from typing import ClassVar
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -46,6 +48,7 @@ class CrankNicolson(Proposal):
         0.5
     """
 
+    real_only: ClassVar[bool] = True
     mean: Real[Array, " d"]
     cholesky: Real[Array, "d d"]
     whiten: Real[Array, "d d"]

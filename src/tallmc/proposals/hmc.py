@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -58,6 +58,7 @@ class HMC(Proposal):
         (True, True)
     """
 
+    real_only: ClassVar[bool] = True
     trajectory: Trajectory
     schedule: Schedule
     learns_mass: bool = eqx.field(static=True)

@@ -1,5 +1,7 @@
 """Langevin steps whose gradients cost no data."""
 
+from typing import ClassVar
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -31,6 +33,7 @@ class MALA(Proposal):
         0.5
     """
 
+    real_only: ClassVar[bool] = True
     step_size: Real[Array, ""]
     cholesky: Real[Array, "d d"] | None
     whiten: Real[Array, "d d"] | None

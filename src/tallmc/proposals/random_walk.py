@@ -1,6 +1,7 @@
 """The random walk: a normal step that does not care where it starts."""
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -29,6 +30,7 @@ class RandomWalk(Proposal):
         ()
     """
 
+    real_only: ClassVar[bool] = True
     scale: Real[Array, "..."]
 
     def __init__(self, scale: float | Sequence[float] | PyTree):

@@ -36,6 +36,7 @@ class Outcome(NamedTuple):
         accepted: Whether it moved.
         rows: Rows that the test took.
         known: The log acceptance ratio as far as it needs no rows.
+        proposed: Where it would have gone.
     """
 
     before: PyTree
@@ -43,6 +44,7 @@ class Outcome(NamedTuple):
     accepted: Bool[Array, ""]
     rows: Int[Array, ""]
     known: Real[Array, ""]
+    proposed: PyTree = None
 
 
 class Tuning(eqx.Module):

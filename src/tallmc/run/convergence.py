@@ -4,7 +4,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-from jaxtyping import Real
+from jaxtyping import Shaped
 
 from tallmc.run.mixing import mixing
 
@@ -17,7 +17,7 @@ class ConvergenceWarning(UserWarning):
     """The chains of a run have not mixed, or there are too few effective draws."""
 
 
-def convergence_doubts(named: dict[str, Real[np.ndarray, "chains draws ..."]]) -> tuple[str, ...]:
+def convergence_doubts(named: dict[str, Shaped[np.ndarray, "chains draws ..."]]) -> tuple[str, ...]:
     """What R-hat and effective sample sizes say against a run, in words.
 
     Args:
@@ -26,6 +26,7 @@ def convergence_doubts(named: dict[str, Real[np.ndarray, "chains draws ..."]]) -
     num_chains, num_draws = next(iter(named.values())).shape[:2]
     if num_draws < 4:
         return (f"{num_draws} draws of each chain are too few to judge whether they have mixed",)
+    named = _that_can_move(named)
     share, of_all = 1.0, 0.0
     if num_chains == 1:  # the halves of one chain must agree as two chains must
         half = num_draws // 2
@@ -36,6 +37,26 @@ def convergence_doubts(named: dict[str, Real[np.ndarray, "chains draws ..."]]) -
         of_all = max(_plain_r_hat(draws) for draws in named.values())
         named, share = {name: draws[some] for name, draws in named.items()}, len(some) / num_chains
     return tuple(_doubts(named, share, of_all))
+
+
+def _that_can_move(named: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Draws without coordinates of which it is no trouble that they are the same throughout; all, if no other is left.
+
+    A column that every chain keeps in its model at every draw, or out of it, is an answer: a truth value or whole
+    number that never changed, and beside such a real number that is zero throughout. Chains that differ are none.
+    """
+    if all(np.issubdtype(draws.dtype, np.floating) for draws in named.values()):
+        return named
+    left = {}
+    for name, draws in named.items():
+        columns = draws.reshape(*draws.shape[:2], -1)
+        first = columns[0, 0]
+        settled = np.all(columns == first, axis=(0, 1))
+        if np.issubdtype(draws.dtype, np.floating):
+            settled &= first == 0
+        if not settled.all():
+            left[name] = columns[:, :, ~settled]
+    return left or named
 
 
 def _plain_r_hat(draws: np.ndarray) -> float:

@@ -7,7 +7,9 @@ first. `run.summary()` may take that long; the check at the end of every run sho
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Real
+from jaxtyping import Float, Real, Shaped
+
+from tallmc.numerics.flat import as_numbers
 
 _TAIL = 0.89  # arviz-stats looks at the quantiles 0.89 and 0.11
 _FEWEST_DRAWS = 4
@@ -29,7 +31,7 @@ class Mixing(NamedTuple):
     ess_tail: Float[np.ndarray, " coordinates"]
 
 
-def mixing(draws: Real[np.ndarray, "chains draws coordinates"]) -> Mixing:
+def mixing(draws: Shaped[np.ndarray, "chains draws coordinates"]) -> Mixing:
     """How well at least two chains have mixed, and what their draws are worth.
 
     Args:
@@ -40,6 +42,7 @@ def mixing(draws: Real[np.ndarray, "chains draws coordinates"]) -> Mixing:
         >>> found.r_hat.round(2).tolist()
         [1.0, 1.0, 1.0]
     """
+    draws = as_numbers(draws)
     num_chains, num_draws, count = draws.shape
     if num_draws < _FEWEST_DRAWS:
         return Mixing(*np.full((3, count), np.nan))

@@ -12,6 +12,7 @@ from jaxtyping import PyTree
 from tallmc.console.progress import few
 from tallmc.feed import Drawn, Feed
 from tallmc.kernel import Kernel, rule_feeds, rule_needs
+from tallmc.numerics.flat import as_numbers
 from tallmc.posterior import Posterior
 from tallmc.run import store
 from tallmc.run.chain import Chain
@@ -210,11 +211,15 @@ class Run:
 
     @functools.cached_property
     def _table(self) -> Any:
+        import arviz_base
         from arviz_stats import summary as summarise  # pyright: ignore
 
         # ESS and R-hat need a few draws; a run cut short by Ctrl-C may have fewer.
-        kind = "all" if self.num_draws >= 4 else "stats"
-        return summarise(self.to_datatree(), kind=kind, ci_prob=0.9, ci_kind="eti", round_to="none")  # pyright: ignore
+        options = {"kind": "all" if self.num_draws >= 4 else "stats", "round_to": "none"}
+        # Truth values have no quantiles: they count as 0 and 1 here, so that a mean is a share.
+        tree = arviz_base.from_dict({"posterior": jax.tree.map(as_numbers, _named(self.samples))})
+        with np.errstate(invalid="ignore", divide="ignore"):  # coordinates that never move have no R-hat
+            return summarise(tree, ci_prob=0.9, ci_kind="eti", **options)  # pyright: ignore
 
     @functools.cached_property
     def _summary(self) -> Summary:
@@ -224,13 +229,16 @@ class Run:
         return Summary(self._table, costs, tuple(self._notes()), audit, self._parts(), self.timing)
 
     def _parts(self) -> tuple[str, ...]:
-        """What each part of a kernel made of kernels did, a line each."""
+        """What each part of a kernel made of kernels did, and each kind of step, a line each."""
         parts, lines = self.kernel.parts(), []
         for number, part in enumerate(parts if len(parts) > 1 else ()):
             stats = self.part_stats(number)
             share, moved = stats["rows"].size / self.stats["rows"].size, stats["accepted"]
             done = f"accepted {moved.mean():.3f}, rows per step {few(stats['rows'].mean())}" if moved.size else "none"
             lines.append(f"part {number} ({part.label})   {100 * share:.0f} % of the steps: {done}")
+        for number, part in enumerate(parts):
+            prefix = f"part {number}: " if len(parts) > 1 else ""
+            lines += [prefix + line for line in part.account(self.part_stats(number))]
         return tuple(lines)
 
     def _notes(self) -> list[str]:

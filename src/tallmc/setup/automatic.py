@@ -16,7 +16,7 @@ from tallmc.optimise.mode import default_start
 from tallmc.optimise.result import OptimiseResult
 from tallmc.posterior import Posterior, checks
 from tallmc.posterior.derivatives import derivative_trouble
-from tallmc.posterior.linear_predictor import LinearPredictor
+from tallmc.posterior.linear_predictor import LinearPredictor, SelectedPredictor
 from tallmc.posterior.passes import log_densities, prior_derivatives
 from tallmc.run.timing import Timing
 from tallmc.setup import contest
@@ -24,6 +24,7 @@ from tallmc.setup.contest import Way
 from tallmc.setup.modes import find_mode, other_modes
 from tallmc.setup.pilot import look_around
 from tallmc.setup.search_end import NEARLY_FLAT, End, flat_directions, rises_for_ever, search_end
+from tallmc.setup.selection import choose_to_select, has_truth_values
 from tallmc.setup.situation import (
     Budget,
     Situation,
@@ -50,9 +51,12 @@ def plan(
     posterior: Posterior, init: PyTree, budget: Budget, rng_key: Array, timing: Timing, *, progress: bool
 ) -> Start:
     """Finds the mode, looks around it, and picks the way to move that promises most effective draws a second."""
+    if isinstance(posterior.log_likelihood, SelectedPredictor) or has_truth_values(init):
+        with timing.phase("mode"):
+            return _selecting(posterior, init, budget, progress=progress)
     with timing.phase("reading"):
         start = default_start(posterior) if init is None else init
-        positions = checks.one_position_per_chain(posterior, start, budget.num_chains)
+        positions = checks.one_position_per_chain(posterior, start, budget.num_chains, real_only=True)
         checks.check_start(posterior, positions)
     first = jax.tree.map(lambda leaf: leaf[0], positions)
     situation = Situation.of(posterior, budget, rng_key, first)
@@ -108,6 +112,17 @@ def plan(
         ways, more_rows = around_a_mode(situation, controlled, weights, centre, factor, pilot)
     guessed = () if init is not None else _guessed(posterior, centre)
     return _decided(situation, ways, rows_read + more_rows, (*guessed, passes))
+
+
+def _selecting(posterior: Posterior, init: PyTree, budget: Budget, *, progress: bool) -> Start:
+    """Reversible jumps for a selection of columns."""
+    start, kernel = choose_to_select(posterior, init, budget.num_chains, progress=progress)
+    choices = (
+        start.reason,
+        "columns come and go by reversible jumps, tested on all rows: without an expansion tests on fewer widen the "
+        "posterior, or save nothing",
+    )
+    return Start(posterior.model, kernel, start.positions, start.rows_read, choices=choices)
 
 
 def _decided(situation: Situation, ways: Sequence[Way], rows_read: int, known: tuple[str, ...] = ()) -> Start:

@@ -10,7 +10,7 @@ from jaxtyping import PyTree, Real
 
 from tallmc.control_variates import ExpandedModel
 from tallmc.kernel import Kernel, rule_needs
-from tallmc.numerics.flat import coordinate_names, flatten
+from tallmc.numerics.flat import coordinate_names, flatten, is_real
 from tallmc.posterior import Model, Rows, checks
 from tallmc.posterior.operations import operations_on
 from tallmc.setup.rounding import measure_rounding
@@ -136,6 +136,8 @@ def plan_doubts(model: Model, rows: Rows, positions: PyTree) -> tuple[str, ...]:
         positions: Where the chains start.
     """
     first = jax.tree.map(lambda leaf: np.asarray(leaf[0]), positions)
+    if not all(is_real(leaf) for leaf in jax.tree.leaves(first)):
+        return ()  # places near by are not defined; `check_precision` looks at the size of what is rounded all the same
     at_once = len(jax.tree.leaves(positions)[0])
     if not isinstance(model, ExpandedModel):
         return rounding_doubts(model, rows, first, None, at_once)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from tallmc.control_variates import Controlled, Taylor
+from tallmc.control_variates import Controlled, Taylor, expand_selection
 from tallmc.feed import (
     AllRowsFeed,
     Drawn,
@@ -21,16 +21,19 @@ from tallmc.feed import (
 )
 from tallmc.kernel import Kernel, rule_feeds, rule_needs
 from tallmc.metropolis import MetropolisHastings
+from tallmc.numerics.flat import require_reals
 from tallmc.numerics.keys import as_key
 from tallmc.numerics.programs import program
 from tallmc.nuts import NUTS
 from tallmc.optimise.mode import default_start
 from tallmc.posterior import Model, Posterior, RowBounds, Rows, checks
 from tallmc.posterior.derivatives import require_derivatives
+from tallmc.posterior.linear_predictor import SelectedPredictor
 from tallmc.posterior.unconstrained_start import unconstrained_start
 from tallmc.proposals import SGLD, Proposal
 from tallmc.proposals.apart import ProposalSource, proposal_source, proposed_from
 from tallmc.setup.modes import find_mode
+from tallmc.setup.selection import mode_of_all_columns, selection_start
 
 _FEEDS: dict[Drawn, FeedKind] = {
     Drawn.EACH_ONCE: InMemoryFeed,
@@ -86,7 +89,14 @@ def find_start(
     name, choices = "init", ()
     if init is None and at is not None:
         init, name = at, "at"
-    positions = None if init is None else checks.one_position_per_chain(posterior, init, num_chains, name)
+    if isinstance(posterior.log_likelihood, SelectedPredictor):
+        return _selection(posterior, kernel, init, control_variate, num_chains, progress=progress)
+    real_only = control_variate is not None or all(_moves_reals_only(part) for part in kernel.parts())
+    positions = None
+    if init is not None:
+        positions = checks.one_position_per_chain(posterior, init, num_chains, name, real_only=real_only)
+    if positions is not None and real_only:
+        require_reals("tm.Taylor" if control_variate is not None else kernel.label, positions)
     like = jax.tree.map(lambda leaf: leaf[0], positions) if positions is not None else default_start(posterior)
     if control_variate is not None or positions is None:
         who = (
@@ -110,10 +120,40 @@ def find_start(
             positions = checks.one_position_per_chain(posterior, found.position, num_chains)
     controlled, model = None, posterior.model
     if control_variate is not None:
-        at = jax.tree.map(lambda leaf: leaf[0], checks.one_position_per_chain(posterior, at, 1, "at"))
+        at = jax.tree.map(lambda leaf: leaf[0], checks.one_position_per_chain(posterior, at, 1, "at", real_only=True))
         controlled = control_variate.expand(posterior, at)
         model, rows_read = controlled.model, rows_read + controlled.rows_read
     return Start(model, kernel, positions, rows_read, controlled, choices=choices)
+
+
+def _selection(
+    posterior: Posterior,
+    kernel: Kernel,
+    init: PyTree,
+    control_variate: Taylor | None,
+    num_chains: int,
+    *,
+    progress: bool,
+) -> Start:
+    """Of columns: chains start far from each other, and an expansion is made where all columns are in."""
+    rows_read, choices = 0, ()
+    if init is None:
+        start = selection_start(posterior, num_chains, progress=progress)
+        init, rows_read, choices = start.positions, start.rows_read, (f"no init given; {start.reason}",)
+    positions = checks.one_position_per_chain(posterior, init, num_chains)
+    if control_variate is None:
+        return Start(posterior.model, kernel, positions, rows_read, choices=choices)
+    at = control_variate.at
+    if at is None:
+        found = mode_of_all_columns(posterior, progress=progress)
+        at, rows_read = found.position, rows_read + found.rows_read
+    model, more_rows = expand_selection(control_variate, posterior, at)
+    return Start(model, kernel, positions, rows_read + more_rows, choices=choices)
+
+
+def _moves_reals_only(part: Kernel) -> bool:
+    """Whether a part has no use for whole numbers, so that a start that is given as such is meant as real."""
+    return isinstance(part, NUTS) or (isinstance(part, MetropolisHastings) and part.proposal.real_only)
 
 
 def unconstrained_expansion(posterior: Posterior, control_variate: Taylor | None) -> Taylor | None:
