@@ -8,7 +8,18 @@ import jax
 
 def main(names: list[str]) -> None:
     """Runs the topics named, or those that this machine is for."""
-    topics = ["speed", "accuracy", "rules", "schedule", "optimise", "flat", "posteriors", "gradients", "pitfall", "whole"]
+    topics = [
+        "speed",
+        "accuracy",
+        "rules",
+        "schedule",
+        "optimise",
+        "flat",
+        "posteriors",
+        "gradients",
+        "pitfall",
+        "whole",
+    ]
     first, arguments = names[:1], ()
     if first and getattr(importlib.import_module(f"benchmarks.{first[0]}"), "TAKES_ARGUMENTS", False):
         names, arguments = first, (names[1:],)
