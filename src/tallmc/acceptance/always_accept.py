@@ -68,5 +68,6 @@ class AlwaysAccept(SelectiveRule[NoEvidence]):
         """What is wrong with every run."""
         return [
             "AlwaysAccept makes no test, so these are not draws of the posterior: the longer the steps, the further "
-            "off. Use tm.Exact() or tm.MHMinibatch() to correct them; tm.audit(run) says how often a test would have refused"
+            "off. Use tm.Exact() or tm.MHMinibatch() to correct them; tm.audit(run) says how often a test would have "
+            "refused"
         ]
