@@ -21,6 +21,7 @@ GIBBS = "tests/test_gibbs.py::"
 WHOLE = "tests/test_whole_call.py::"
 STIEFEL, ICA = "tests/test_stiefel_walk.py::", "tests/test_ica.py::"
 JUMPS, SELECTION = "tests/laws/test_reversible_jump.py::", "tests/test_variable_selection.py::"
+LANGEVIN, SGLD = "tests/laws/test_langevin.py::", "tests/test_sgld.py::"
 BEST = SAMPLE + "test_warmup_finds_the_best_acceptance_rate_and_then_leaves_it"
 
 MUTANTS = {
@@ -242,6 +243,48 @@ MUTANTS = {
         "varies = self.squares >= 0",
         (MOMENTS + "test_values_that_hardly_differ_have_a_variance_and_a_skewness",),
     ),
+    "the way back is as the way here": Mutant(
+        "proposals/sgld.py",
+        "back = drift(proposed)",
+        "back = -drift(flat)",
+        (LANGEVIN + "test_a_move_is_that_of_the_equation[40-plain]",),
+    ),
+    "rows of the gradient are scaled by their window, padding included": Mutant(
+        "proposals/sgld.py",
+        "(model.num_rows / window.count.astype(flat.dtype))",
+        "(model.num_rows / window.size)",
+        (LANGEVIN + "test_a_move_is_that_of_the_equation[23-expanded]",),
+    ),
+    "rows of proposals are not counted": Mutant(
+        "metropolis.py",
+        "rows, stats = rows + state.read_before,",
+        "rows, stats = rows,",
+        (SGLD + "test_a_test_that_wants_all_rows_gets_them_and_the_others_are_counted[exact]",),
+    ),
+    "an audit lays rows out in another order": Mutant(
+        "diagnostics/audit.py",
+        "run.feed.arrange(run.posterior.rows, run.shuffle_seed)",
+        "run.feed.arrange(run.posterior.rows, 1)",
+        (SGLD + "test_an_audit_replays_the_very_windows[alone]",),
+    ),
+    "decided tests are shown another window": Mutant(
+        "run/drivers.py",
+        "goes_on = (chain.finished < limit) & ~decided",
+        "goes_on = chain.finished < limit",
+        (SGLD + "test_both_drivers_give_the_same_chains[alone]",),
+    ),
+    "a block ends with tests that are decided": Mutant(
+        "run/drivers.py",
+        " | (number == rounds - 1)",
+        "",
+        (SGLD + "test_both_drivers_give_the_same_chains[alone]",),
+    ),
+    "all chains begin in every round": Mutant(
+        "run/drivers.py",
+        "enough = (_SHARE_TO_BEGIN * jnp.sum(decided) >= running)",
+        "enough = (0 * jnp.sum(decided) <= running)",
+        (SGLD + "test_dear_proposals_are_made_for_chains_that_begin",),
+    ),
     # Trajectories, and what set-up foresees.
     "a trajectory ends with a whole kick": Mutant(
         "proposals/trajectory.py",
@@ -451,6 +494,7 @@ MUTANTS = {
         "jnp.where(proposed > 0, 1, -1)",
         "jnp.where(proposed > 0, 1, 1)",
         (GIBBS + "test_factors_laid_out_by_site_say_what_the_field_says[dense]",),
+    ),
     # Variable selection.
     "births forget the choice of the column": Mutant(
         "proposals/reversible_jump.py",

@@ -106,7 +106,7 @@ def test_warmup_tunes_the_step_as_that_of_a_langevin_step(posterior):
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_an_audit_replays_the_very_windows(posterior, name):
-    """Proposals that were accepted are the draws, to rounding, or the audit refuses; and an exact test is never wrong."""
+    """Accepted proposals are the draws, to rounding, or the audit refuses; and an exact test is never wrong."""
     run = draw(posterior, KERNELS[name](), num_samples=100)
     found = tm.audit(run, 60)
     parts = found.parts or (found,)

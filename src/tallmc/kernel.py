@@ -92,7 +92,7 @@ class Kernel(eqx.Module, Generic[Rest, State]):
 
     @property
     def dear_to_begin(self) -> bool:
-        """Whether `begin` costs much more than a round: `Together` then lets chains wait for each other with it."""
+        """Whether `begin` costs as much as a round, or more: in `Together`, chains then wait for each other with it."""
         return False
 
     @abc.abstractmethod

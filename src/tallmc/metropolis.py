@@ -236,4 +236,6 @@ def _rows_to_propose(name: str, stats: dict[str, np.ndarray]) -> list[str]:
     own, whole = float(stats["proposal_rows"].mean()), float(stats["rows"].mean())
     if not own:  # those of other parts
         return []
-    return [f"{own:,.0f} of the {whole:,.0f} rows of a step are those that {name} proposes from; the test reads its own"]
+    return [
+        f"{own:,.0f} of the {whole:,.0f} rows of a step are those that {name} proposes from; the test reads its own"
+    ]

@@ -67,6 +67,7 @@ class AlwaysAccept(SelectiveRule[NoEvidence]):
     def doubts(self) -> list[str]:
         """What is wrong with every run."""
         return [
-            "AlwaysAccept makes no test, so these are not draws of the posterior: the longer the steps, the further off. "
-            "Use tm.Exact() or tm.MHMinibatch() to correct them; tm.audit(run) says how often a test would have refused"
+            "AlwaysAccept makes no test, so these are not draws of the posterior: the longer the steps, the further "
+            "off. Use tm.Exact() or tm.MHMinibatch() to correct them; tm.audit(run) says how often a test would have "
+            "refused"
         ]

@@ -207,9 +207,7 @@ def _look(
     return _Found(ratio, np.where(possible, probability, 0.0), error), rows_read
 
 
-def _replay(
-    run: Run, number: int, num_steps: int, rng_key: int | Array, source: tuple[Feed, PyTree] | None
-) -> _Steps:
+def _replay(run: Run, number: int, num_steps: int, rng_key: int | Array, source: tuple[Feed, PyTree] | None) -> _Steps:
     """Asks the questions of the run again, from the positions and keys that they had, in random order."""
     generator = np.random.default_rng(np.asarray(jax.random.key_data(as_key(rng_key))))
     steps = np.arange(run.num_chains * (run.num_draws - 1))

@@ -32,7 +32,9 @@ def proposal_source(needs: Needs | None, rows: Rows, model: Model) -> ProposalSo
     return ProposalSource(feed, feed.arrange(rows, 0))
 
 
-def proposed_from(source: ProposalSource | None, proposal: Proposal, key: Array, position: PyTree, model: Model) -> Move:
+def proposed_from(
+    source: ProposalSource | None, proposal: Proposal, key: Array, position: PyTree, model: Model
+) -> Move:
     """One proposal."""
     if source is None:
         return proposal.propose(key, position, model)

@@ -41,7 +41,7 @@ class Proposal(eqx.Module):
 
     @property
     def dear(self) -> bool:
-        """Whether proposing costs much more than a window of a test; it does for one that reads rows."""
+        """Whether proposing costs as much as a window of a test, or more: by default, if it reads rows."""
         return self.needs is not None
 
     def prepared_for(self, model: Model, num_warmup: int) -> "Proposal":

@@ -120,6 +120,11 @@ class HMC(Proposal):
         kinetic = jnp.sum((velocity - final) * (velocity + final)) / 2
         return Move(unravel(jnp.where(finite, end, flat)), jnp.where(finite, kinetic, -jnp.inf))
 
+    @property
+    def dear(self) -> bool:
+        """Every leapfrog step takes a gradient."""
+        return True
+
     def rescaled(self, step_size: Trajectory) -> "HMC":
         """The same proposal with the trajectory that tuning has found."""
         return eqx.tree_at(lambda hmc: hmc.trajectory, self, step_size)

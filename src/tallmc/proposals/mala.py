@@ -64,6 +64,11 @@ class MALA(Proposal):
         returning = jnp.sum((moved + step * step / 2 * back) ** 2)
         return Move(unravel(proposed), (there - returning) / (2 * step * step))
 
+    @property
+    def dear(self) -> bool:
+        """Two gradients, of a few matrix products each."""
+        return True
+
     def rescaled(self, step_size: Real[Array, ""]) -> "MALA":
         """The same proposal with steps `step_size` times as long."""
         return eqx.tree_at(lambda p: p.step_size, self, self.step_size * step_size)

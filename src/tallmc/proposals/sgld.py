@@ -29,7 +29,7 @@ class SGLD(Proposal):
     its own. With `control_variate=tm.Taylor()` the slope is that of prior and expansion and of what the rows add to it.
 
     The noise of the slope moves the log ratio by about the square root of `step_size` times its length. Without an
-    expansion that keeps steps short at temperature 1: they explore about `batch_size / rows` as fast as those of `MALA`.
+    expansion that keeps steps short at temperature 1: they explore about `batch_size / rows` as fast as `MALA`'s.
 
     Args:
         step_size: The variance of the noise, alpha in the papers; `MALA`'s step is its square root. Warm-up tunes it.
@@ -102,8 +102,8 @@ class SGLD(Proposal):
         for path, leaf in jax.tree.leaves_with_path(position):
             if not jnp.issubdtype(leaf.dtype, jnp.floating):
                 raise ValueError(
-                    f"SGLD follows a gradient, and init{jax.tree_util.keystr(path)} holds {leaf.dtype}, which has none; "
-                    "move such coordinates by tm.RandomWalk, or sum them out of the likelihood"
+                    f"SGLD follows a gradient, and init{jax.tree_util.keystr(path)} holds {leaf.dtype}, which has "
+                    "none; move such coordinates by tm.RandomWalk, or sum them out of the likelihood"
                 )
 
     def _turned(self, vector: Real[Array, " d"], *, transposed: bool = False) -> Real[Array, " d"]:

@@ -290,8 +290,8 @@ def _draws_at(records: Record, slot: Int[Array, ""]) -> Record:
     return {name: jnp.take(array, slot, axis=1) for name, array in records.items()}
 
 
-# Where beginning a test is dear, chains whose test is decided wait until they are one in so many. All of them then begin
-# at once, and what that computes for the others is no more than for them; nor do more than half of the chains wait.
+# Where beginning a test is dear, chains whose test is decided wait until they are one in so many; then they all begin.
+# What that computes for the others is no more than what it computes for them, and no more than half of the chains wait.
 _SHARE_TO_BEGIN = 2
 
 
