@@ -312,15 +312,15 @@ MUTANTS = {
     ),
     "a long tail passes for a normal": Mutant(
         "setup/lines.py",
-        "return math.isfinite(variance) and variance < _WIDE and beyond < _MASS_BEYOND",
+        "return math.isfinite(variance) and variance < wide and beyond < most",
         "return math.isfinite(variance)",
         ("tests/test_lines.py::test_long_tails_are_told_from_normal_ones",),
     ),
     # Runs.
     "finished chains run on": Mutant(
         "run/drivers.py",
-        "chain = jax.tree.map(lambda new, old: jnp.where(unfinished, new, old), moved, still)",
-        "chain = moved",
+        "goes_on = (chain.finished < limit) & ~decided",
+        "goes_on = ~decided",
         (DRIVERS + "test_an_extended_run_is_one_long_run[together-together]",),
     ),
     "tuning goes on after warm-up": Mutant(

@@ -13,12 +13,11 @@ kernel made of kernels hands a chain from one part to the next.
 import abc
 from typing import Any, Generic, NamedTuple, TypeVar
 
-import equinox as eqx
-import numpy as np
 from jaxtyping import Array, Bool, Int, PyTree, Real
 
-from tallmc.feed import Drawn, Feed, Needs, SeveralFeeds
+from tallmc.feed import Drawn, Feed
 from tallmc.posterior import Model
+from tallmc.reported import Reported
 
 Rest = TypeVar("Rest")
 State = TypeVar("State")
@@ -40,7 +39,7 @@ class Info(NamedTuple):
     stats: dict[str, Any]
 
 
-class Kernel(eqx.Module, Generic[Rest, State]):
+class Kernel(Reported, Generic[Rest, State]):
     """Moves one chain. Kernels can be made of kernels: see `tm.Cycle`."""
 
     @property
@@ -127,61 +126,10 @@ class Kernel(eqx.Module, Generic[Rest, State]):
         del part
         return self, key, rest
 
-    @property
-    def label(self) -> str:
-        """What it is called in messages and tables."""
-        return type(self).__name__
-
     def step_size(self, rest: Rest) -> PyTree:
         """What tuning has made of the step size, as a factor; None if nothing is tuned."""
         del rest
 
-    def notes(self, stats: dict[str, np.ndarray], model: Model) -> list[str]:
-        """What a reader of a run's summary must be told, from the statistics of its transitions."""
-        del stats, model
-        return []
-
-    def account(self, stats: dict[str, np.ndarray]) -> list[str]:
-        """What became of transitions of different kinds, a line each for a run's summary; none for most kernels."""
-        del stats
-        return []
-
-    def warnings(self, stats: dict[str, np.ndarray]) -> list[str]:
-        """Why the run should not be trusted, from the same."""
-        del stats
-        return []
-
-    def doubts(self) -> list[str]:
-        """What is known against its draws before there are any."""
-        return []
-
     def check(self, position: PyTree, model: Model, drawn: Drawn) -> None:
         """Raises `ValueError` if this kernel cannot move such a position of such a model, from rows so drawn."""
         del position, model, drawn
-
-
-def rule_needs(part: Kernel) -> Needs:
-    """What a part without members needs of the rows that it decides from: the first of its needs."""
-    return part.needs if isinstance(part.needs, Needs) else part.needs[0]
-
-
-def opening_windows(kernel: Kernel, feed: Feed, stage: PyTree, key_feed: Array, round_: Any) -> tuple[Any, ...]:
-    """What `begin` is given besides, for the test whose rows are drawn by `key_feed`; nothing is read yet."""
-    return (feed.read(stage, feed.start(key_feed), round_),) if kernel.begins_with_rows else ()
-
-
-def windows_of_part(kernel: Kernel, part: int, windows: Any) -> Any:
-    """For audits: of the windows that a kernel began with, those of one of its parts."""
-    for i, member in enumerate(kernel.members()):
-        count = len(member.parts())
-        if part < count:
-            return windows_of_part(member, part, windows.of(i))
-        part -= count
-    return windows
-
-
-def rule_feeds(kernel: Kernel, feed: Feed) -> tuple[Feed, ...]:
-    """For each part of a kernel, the feed of the rows that it decides from."""
-    own = feed.feeds if isinstance(feed, SeveralFeeds) else (feed,)
-    members = kernel.members()
-    return tuple(leaf for pair in zip(members, own, strict=True) for leaf in rule_feeds(*pair)) if members else own[:1]

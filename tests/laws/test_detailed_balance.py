@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import tallmc as tm
-from tallmc.kernel import rule_needs
+from tallmc.kernel_parts import rule_needs
 from tests.controls import Overconfident
 from tests.registry import (
     COMPOSITES,

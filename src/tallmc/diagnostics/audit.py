@@ -24,7 +24,7 @@ from tallmc.diagnostics.audit_programs import (
     totals_on_all_rows,
 )
 from tallmc.feed import Drawn, Feed, WeightedFeed
-from tallmc.kernel import rule_feeds, rule_needs
+from tallmc.kernel_parts import rule_feeds, rule_needs
 from tallmc.metropolis import Asked, MetropolisHastings
 from tallmc.numerics.flat import is_real
 from tallmc.numerics.keys import as_key, part_of

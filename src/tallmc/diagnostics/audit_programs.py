@@ -12,7 +12,8 @@ from jaxtyping import Array, PyTree
 
 from tallmc.acceptance.formulas import Formula
 from tallmc.feed import Feed, IndexedFeed, WeightedFeed
-from tallmc.kernel import Kernel, opening_windows, rule_needs, windows_of_part
+from tallmc.kernel import Kernel
+from tallmc.kernel_parts import opening_windows, rule_needs, windows_of_part
 from tallmc.metropolis import Asked, MetropolisHastings
 from tallmc.numerics.keys import transition_keys
 from tallmc.numerics.programs import COMPILED_SOON, program

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tallmc.kernel import rule_needs
+from tallmc.kernel_parts import rule_needs
 from tallmc.numerics.flat import as_numbers
 from tallmc.run.result import Run
 

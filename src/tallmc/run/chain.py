@@ -10,7 +10,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Int, PyTree, UInt32
 
 from tallmc.feed import Feed
-from tallmc.kernel import Kernel, opening_windows
+from tallmc.kernel import Kernel
+from tallmc.kernel_parts import opening_windows
 from tallmc.numerics.keys import transition_keys
 from tallmc.numerics.programs import program
 from tallmc.posterior import Model

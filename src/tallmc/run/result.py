@@ -11,7 +11,8 @@ from jaxtyping import PyTree
 
 from tallmc.console.progress import few
 from tallmc.feed import Drawn, Feed
-from tallmc.kernel import Kernel, rule_feeds, rule_needs
+from tallmc.kernel import Kernel
+from tallmc.kernel_parts import rule_feeds, rule_needs
 from tallmc.numerics.flat import as_numbers
 from tallmc.posterior import Posterior
 from tallmc.run import store

@@ -9,7 +9,8 @@ from jax.typing import DTypeLike
 from jaxtyping import PyTree, Real
 
 from tallmc.control_variates import ExpandedModel
-from tallmc.kernel import Kernel, rule_needs
+from tallmc.kernel import Kernel
+from tallmc.kernel_parts import rule_needs
 from tallmc.numerics.flat import coordinate_names, flatten, is_real
 from tallmc.posterior import Model, Rows, checks
 from tallmc.posterior.operations import operations_on

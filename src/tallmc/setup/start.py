@@ -19,7 +19,8 @@ from tallmc.feed import (
     SeveralFeeds,
     WeightedFeed,
 )
-from tallmc.kernel import Kernel, rule_feeds, rule_needs
+from tallmc.kernel import Kernel
+from tallmc.kernel_parts import rule_feeds, rule_needs
 from tallmc.metropolis import MetropolisHastings
 from tallmc.numerics.flat import require_reals
 from tallmc.numerics.keys import as_key
