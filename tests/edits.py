@@ -483,7 +483,7 @@ MUTANTS = {
         "self.row_order.start(jax.random.key(0))",
         (GIBBS + "test_a_sequential_update_errs_as_the_design_predicts[0.2-0.5]",),
     ),
-    "a value is proposed that is not another": Mutant(
+    "only the next of several values is proposed": Mutant(
         "fields/kernel.py",
         "shift = 1 + jax.random.randint(key, (), 0, count - 1, jnp.int32)",
         "shift = 1 + jax.random.randint(key, (), 0, 1, jnp.int32)",

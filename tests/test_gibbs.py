@@ -173,7 +173,7 @@ def test_an_update_draws_from_the_conditional(name):
     assert abs(found - expected) < allowed + 4 * np.sqrt(expected * (1 - expected) / NUM_UPDATES)
 
 
-@pytest.mark.parametrize(("epsilon", "boundary"), [(0.01, 0.5), (0.1, 0.5), (0.1, 1.0), (0.2, 0.5)])
+@pytest.mark.parametrize(("epsilon", "boundary"), [(0.01, 0.5), (0.1, 1.0), (0.2, 0.5)])
 def test_a_sequential_update_errs_as_the_design_predicts(epsilon, boundary):
     """Both ways: from either value the variable ends at 1 with the chance of the design."""
     for site, first in ((4, 0), (4, 1), (2, 0)):
@@ -245,7 +245,7 @@ def frequencies(samples, num_values):
     return np.stack([np.bincount(chain, minlength=size) / len(chain) for chain in states])
 
 
-@pytest.mark.parametrize("sweep", [tm.RandomSweep(), tm.FixedSweep(), tm.FixedSweep([2, 0, 3, 1])])
+@pytest.mark.parametrize("sweep", [tm.RandomSweep(), tm.FixedSweep([2, 0, 3, 1])])
 def test_a_mixed_field_is_drawn_from(sweep):
     """Variables of two, three and four values; each assignment's frequency over 64 chains."""
     field, _, num_values = mixed_field()
@@ -283,7 +283,7 @@ def test_epsilon_of_a_hundredth_is_exact_gibbs_to_monte_carlo_error():
         "austere": tm.AustereMH(0.01, 100),
         "loose": tm.AustereMH(0.3, 100),
     }.items():
-        run = quiet(tm.gibbs, SMALL, rule, num_samples=3000, num_warmup=50, num_chains=8, rng_key=1)
+        run = quiet(tm.gibbs, SMALL, rule, num_samples=2000, num_warmup=50, num_chains=8, rng_key=1)
         found = frequencies(run.samples, (2,) * 10)
         distances[name] = 0.5 * np.sum(np.abs(found - expected), axis=1)
         share = run.stats["rows"].mean() / run.session.model.num_rows

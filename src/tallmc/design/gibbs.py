@@ -1,6 +1,7 @@
 """What a sequential test does to a conditional probability of Gibbs sampling, and that to what is drawn."""
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import ArrayLike
@@ -29,7 +30,11 @@ class ConditionalError:
 
 
 def conditional_error(
-    log_odds: ArrayLike, spread: ArrayLike, first_fraction: float, epsilon: float, boundary: float = 0.5
+    log_odds: ArrayLike | Sequence[float],
+    spread: ArrayLike,
+    first_fraction: float,
+    epsilon: float,
+    boundary: float = 0.5,
 ) -> ConditionalError:
     """Error of a conditional probability under Gibbs sampling by `AustereMH`, by quadrature.
 
