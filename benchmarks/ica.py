@@ -37,7 +37,7 @@ MANY = 10_000  # draws of each chain, where a step reads few rows
 EXACT_STEPS = 300  # of each chain, at 1,950,000 rows
 HALF = 0.55  # of the angles' standard deviations: about half of the steps are accepted, as in the paper
 LONG = 0.97  # 2.38 over the square root of the six angles: steps at which a random walk explores fastest
-SHORT = 0.03  # at which MHMinibatch reads less than a hundredth of the rows
+SHORT = 0.018  # at which MHMinibatch reads less than a hundredth of the rows
 LOOKS = 200  # of AustereMH at most
 
 
