@@ -23,7 +23,7 @@ MAY_IMPORT = {
     "optimise": {"posterior", "console", "models", "numerics"},
     "nuts": {"window_adaptation", "kernel", "feed", "posterior", "numerics"},
     "metropolis": {"acceptance", "proposals", "kernel", "feed", "posterior", "numerics"},
-    "compose": {"kernel", "feed", "posterior", "numerics"},
+    "compose": {"acceptance", "kernel", "feed", "posterior", "numerics"},
     "run": {"kernel", "feed", "posterior", "console", "numerics"},
     "diagnostics": {"run", "metropolis", "acceptance", "kernel", "feed", "posterior", "console", "numerics"},
     "design": {"diagnostics", "run", "acceptance", "posterior"},

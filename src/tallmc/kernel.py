@@ -14,6 +14,7 @@ import abc
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, PyTree, Real
 
@@ -122,6 +123,23 @@ class Kernel(eqx.Module, Generic[Rest, State]):
         """What tuning has made of the step size, as a factor; None if nothing is tuned."""
         del rest
 
+    def inverse_temperature(self, num_rows: int) -> float:
+        """What it multiplies the likelihood's log ratio by of its own accord, as a tempered rule does."""
+        del num_rows
+        return 1.0
+
+    @property
+    def temperatures(self) -> "np.ndarray | None":
+        """Of its rungs, if it is a ladder; see `tm.Ladder`."""
+        return None
+
+    def stats_of(self, part: int, stats: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Of a run's statistics, those of the transitions that one part made."""
+        if "part" not in stats:
+            return stats
+        mine = stats["part"] == part
+        return {name: values[mine] for name, values in stats.items()}
+
     def notes(self, stats: dict[str, np.ndarray], model: Model) -> list[str]:
         """What a reader of a run's summary must be told, from the statistics of its transitions."""
         del stats, model
@@ -147,3 +165,13 @@ def rule_feeds(kernel: Kernel, feed: Feed) -> tuple[Feed, ...]:
     own = feed.feeds if isinstance(feed, SeveralFeeds) else (feed,)
     members = kernel.members()
     return tuple(leaf for pair in zip(members, own, strict=True) for leaf in rule_feeds(*pair)) if members else own[:1]
+
+
+def tuning_gain(transition: Int[Array, "..."], num_warmup: Int[Array, ""] | np.ndarray | np.int32) -> Array:
+    """How strongly warm-up still listens: Robbins-Monro gains, and nothing once it is over.
+
+    An exponent between 1/2 and 1 makes the step size converge; 0.6 forgets a bad start soon. At a factor of 3 the first
+    rejections halve a step that is far too long.
+    """
+    gain = 3.0 * (transition + 1).astype(jnp.result_type(float)) ** -0.6
+    return jnp.where(transition < num_warmup, gain, 0.0)

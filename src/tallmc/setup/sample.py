@@ -190,6 +190,8 @@ def _warn(run: Run) -> None:
         for warning in part.warnings(run.part_stats(number)):
             trusting = isinstance(part, MetropolisHastings) and part.rule.promise.trusts_normality
             warnings.warn(warning, NormalityWarning if trusting else UserWarning, stacklevel=3)
+    for warning in () if run.exchanges is None else run.exchanges.warnings:
+        warnings.warn(warning, UserWarning, stacklevel=3)
     for doubt in run.known_doubts:
         warnings.warn(doubt, UserWarning, stacklevel=3)
     for doubt in run.convergence_doubts:
