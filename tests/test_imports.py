@@ -28,6 +28,7 @@ MAY_IMPORT = {
     "diagnostics": {"run", "metropolis", "acceptance", "kernel", "feed", "posterior", "console", "numerics"},
     "design": {"diagnostics", "run", "acceptance", "posterior"},
     "setup": {
+        "compose",
         "nuts",
         "diagnostics",
         "run",

@@ -186,9 +186,7 @@ class ExchangeByRule(Exchange):
             known = between.known_change(here, there, with_reach=self.rule.needs.row_bounds)
             # What an expansion knows counts, the prior does not: it is the same on both rungs.
             offset = known.offset - between.log_prior_change(here, there)
-            question = Question(
-                here, there, offset.astype(jnp.result_type(float)), time, known.reach, drawn=feed.drawn
-            )
+            question = Question(here, there, offset.astype(jnp.result_type(float)), time, known.reach, drawn=feed.drawn)
             return self.rule.init(key_rule, question, between), feed.start(key_feed)
 
         count = rest.temperatures.shape[0]

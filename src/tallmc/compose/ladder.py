@@ -52,8 +52,8 @@ class Ladder(Kernel[LadderAtRest, InScan]):
     """Parallel tempering with non-reversible swaps (Syed et al., 2022): a kernel whose chain is a ladder of rungs.
 
     Rung k samples the posterior with its log likelihood divided by the k-th temperature; the prior stays as it is. One
-    transition of the ladder is a *scan*: every rung makes `moves` transitions of its own kernel, all rungs side by side,
-    and then neighbours swap states or do not: the pairs (0, 1), (2, 3), ... in even scans, (1, 2), (3, 4), ... in odd
+    transition of the ladder is a *scan*: every rung makes `moves` transitions of its own kernel, all side by side, and
+    then neighbours swap states or do not: the pairs (0, 1), (2, 3), ... in even scans, (1, 2), (3, 4), ... in odd
     ones. Draws are those of rung 0, at temperature 1. `run.exchanges` says how well states travelled.
 
     Args:
@@ -63,6 +63,8 @@ class Ladder(Kernel[LadderAtRest, InScan]):
         swaps: The rule that decides swaps, from rows that both states share; None: exactly, from all rows, which gives
             the log evidence as well.
         moves: Transitions of each rung in a scan.
+        adapts: Whether warm-up may place the temperatures between the first and the last anew and, if all rungs have
+            the same kernel, change their number. Afterwards they stay.
 
     Example:
         >>> import tallmc as tm
@@ -75,6 +77,7 @@ class Ladder(Kernel[LadderAtRest, InScan]):
     groups: tuple[Rungs, ...]
     exchange: Exchange
     moves: int = eqx.field(static=True)
+    adapts: bool = eqx.field(static=True)
 
     def __init__(
         self,
@@ -82,15 +85,18 @@ class Ladder(Kernel[LadderAtRest, InScan]):
         kernels: Kernel | Sequence[Kernel],
         swaps: AcceptanceRule | None = None,
         moves: int = 1,
+        adapts: bool = False,
     ):
         heats = check_temperatures(temperatures)
         if isinstance(moves, bool) or not isinstance(moves, int | np.integer) or moves < 1:
             raise ValueError(f"moves must be a whole number of at least 1, got {moves!r}")
         each = [kernels] * len(heats) if isinstance(kernels, Kernel) else list(kernels)
         if len(each) != len(heats):
-            raise ValueError(f"the ladder has {len(heats)} temperatures but {len(each)} kernels; pass one for each rung")
+            raise ValueError(
+                f"the ladder has {len(heats)} temperatures but {len(each)} kernels; pass one for each rung"
+            )
         self.heats = as_device_array(heats, jnp.result_type(float))
-        self.moves = int(moves)
+        self.moves, self.adapts = int(moves), bool(adapts)
         self.groups = tuple(Rungs(kernel, count, self.moves, np.asarray(0, np.int32)) for kernel, count in _runs(each))
         self.exchange = ExchangeOnAllRows() if swaps is None else ExchangeByRule(swaps)
 
@@ -110,6 +116,14 @@ class Ladder(Kernel[LadderAtRest, InScan]):
         if len(heats) != self.num_rungs:
             raise ValueError(f"the ladder has {self.num_rungs} rungs; pass as many temperatures, not {len(heats)}")
         return eqx.tree_at(lambda ladder: ladder.heats, self, as_device_array(heats, self.heats.dtype))
+
+    def with_rungs(self, temperatures: Sequence[float] | np.ndarray) -> "Ladder":
+        """The same ladder with another number of rungs, all of which one kernel moves."""
+        heats = check_temperatures(temperatures)
+        (group,) = self.groups
+        groups = (dataclasses.replace(group, count=len(heats)),)
+        changed = eqx.tree_at(lambda ladder: ladder.groups, self, groups)
+        return eqx.tree_at(lambda ladder: ladder.heats, changed, as_device_array(heats, self.heats.dtype))
 
     def members(self) -> tuple[Kernel, ...]:
         """The kernels that move rungs, each once for all its rungs, and last the exchange."""
@@ -157,7 +171,9 @@ class Ladder(Kernel[LadderAtRest, InScan]):
         )
         # Only the shape of this matters: swaps begin once all rungs have moved.
         swaps = self.exchange.begin(key_swaps, self._facing(rest), model, time)
-        return InScan(rest, rungs, key_swaps, time, jnp.bool_(False), swaps, rest.level, jnp.zeros(self.num_rungs, bool))
+        return InScan(
+            rest, rungs, key_swaps, time, jnp.bool_(False), swaps, rest.level, jnp.zeros(self.num_rungs, bool)
+        )
 
     def observe(self, state: InScan, model: Model, window: Windows) -> tuple[InScan, Bool[Array, ""]]:
         """One round of every rung that has not moved enough; once all have, of their swaps."""
@@ -165,7 +181,9 @@ class Ladder(Kernel[LadderAtRest, InScan]):
         rungs = []
         for group, own, heats, source in pairs:
 
-            def climb(group: Rungs = group, own: Climbing = own, heats: Array = heats, source: Any = source) -> Climbing:
+            def climb(
+                group: Rungs = group, own: Climbing = own, heats: Array = heats, source: Any = source
+            ) -> Climbing:
                 return group.observe(own, model, heats, source, state.rest.scans)
 
             busy = jnp.any(own.made < self.moves)
@@ -186,6 +204,15 @@ class Ladder(Kernel[LadderAtRest, InScan]):
         used = jnp.concatenate([group.used_all_rows(own, model.num_rows) for group, own in pairs])
         level = state.rest.level + shift
         return dataclasses.replace(state, swaps=swaps, facing=moved, level=level, used_all_rows=used), done
+
+    def _climb(self, i: int, state: InScan, model: Model, window: Windows) -> Climbing:
+        """One round of the rungs of one kernel, unless all of them have moved enough."""
+        group, own = self.groups[i], state.rungs[i]
+
+        def climb() -> Climbing:
+            return group.observe(own, model, self._heats[i], window.sources[i], state.rest.scans)
+
+        return jax.lax.cond(jnp.any(own.made < self.moves), climb, lambda: own)
 
     def settle(self, state: InScan, gain: Real[Array, ""]) -> tuple[LadderAtRest, Info]:
         """Swaps the states of pairs that agreed to."""
@@ -224,15 +251,20 @@ class Ladder(Kernel[LadderAtRest, InScan]):
         }
         names: dict[str, Any] = {name: like for own in rungs for name, like in own.stats.items()}
         for name, like in names.items():
-            parts = [own.stats.get(name, absent(like, group.count)) for group, own in zip(self.groups, rungs, strict=True)]
+            parts = [
+                own.stats.get(name, absent(like, group.count)) for group, own in zip(self.groups, rungs, strict=True)
+            ]
             stats[_RUNGS + name] = jnp.concatenate(parts)
         nonfinite = jnp.any(jnp.concatenate([own.nonfinite for own in rungs]))
         moved = accepted[0] | swapped.accepted[0]
         return Info(moved, jnp.sum(rows) + jnp.sum(swapped.rows), nonfinite, stats)
 
     def abandon(self, state: InScan) -> LadderAtRest:
-        """All rungs where they were before this scan."""
-        return state.rest
+        """All rungs where they were before this scan. What they knew of the density there is forgotten: whoever drops
+        a test may put the rungs at other temperatures."""
+        pairs = zip(self.groups, state.rest.rungs, strict=True)
+        rungs = tuple(group.moved(own, group.positions(own), jnp.ones(group.count, bool)) for group, own in pairs)
+        return dataclasses.replace(state.rest, rungs=rungs)
 
     def position(self, rest: LadderAtRest) -> PyTree:
         """Of the coldest rung."""

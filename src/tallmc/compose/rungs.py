@@ -147,7 +147,7 @@ class Rungs(eqx.Module):
             _chosen(done, rest, state.rest),
             state.test,
             state.cursor,
-            state.made + done,
+            state.made + done.astype(jnp.int32),
             state.rows + jnp.where(done, info.rows, 0),
             jnp.where(done, info.rows, state.last_rows),
             state.evaluations + jnp.where(done, evaluations, 0),

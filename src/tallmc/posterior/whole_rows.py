@@ -59,9 +59,7 @@ class WholeRows(eqx.Module):
         density.defvjp(forward, backward)
         return density
 
-    def log_likelihoods(
-        self, model: Model, level: Real[Array, ""], positions: PyTree
-    ) -> Real[Array, " positions"]:
+    def log_likelihoods(self, model: Model, level: Real[Array, ""], positions: PyTree) -> Real[Array, " positions"]:
         """Log likelihood of all rows, before temperature and less `level` for each of them, at several positions.
 
         Every block of rows is read once for all positions.

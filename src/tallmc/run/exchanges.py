@@ -133,7 +133,9 @@ class Exchanges:
     def __str__(self) -> str:
         lines = ["rung  temperature  moved  rows a scan  swaps with the next"]
         swaps = [f"{share:.2f}" for share in self.acceptance] + [""]
-        for k, (heat, moved, rows, swap) in enumerate(zip(self.temperatures, self.moved, self.rows, swaps, strict=True)):
+        for k, (heat, moved, rows, swap) in enumerate(
+            zip(self.temperatures, self.moved, self.rows, swaps, strict=True)
+        ):
             lines.append(f"{k:4d}  {heat:11.5g}  {moved:5.2f}  {few(rows):>11}  {swap:>19}")
         lines.append(
             f"barrier {self.barrier:.2f}; states from the hottest rung reached the coldest {self.arrivals.sum():,} "

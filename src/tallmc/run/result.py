@@ -127,7 +127,7 @@ class Run:
     @functools.cached_property
     def exchanges(self) -> Exchanges | None:
         """For a ladder of temperatures, what its rungs exchanged and the evidence that this gives; None for others."""
-        temperatures = self.kernel.temperatures
+        temperatures = self.session.kernel.temperatures
         if temperatures is None:
             return None
         return Exchanges.of(temperatures, self.stats, float(self.posterior.temperature), self.posterior.num_rows)

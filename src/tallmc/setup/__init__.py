@@ -2,5 +2,6 @@
 
 from tallmc.setup.normality import NormalityReport, check_normality
 from tallmc.setup.sample import sample
+from tallmc.setup.tempering import parallel_tempering
 
-__all__ = ["NormalityReport", "check_normality", "sample"]
+__all__ = ["NormalityReport", "check_normality", "parallel_tempering", "sample"]

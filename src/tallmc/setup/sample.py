@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from tallmc.acceptance.normality import NormalityWarning
+from tallmc.compose import Ladder
 from tallmc.console.progress import say, working
 from tallmc.control_variates import Taylor
 from tallmc.diagnostics.audit import Audit, audit
@@ -29,6 +30,7 @@ from tallmc.run.timing import Timing
 from tallmc.setup.automatic import plan
 from tallmc.setup.precision import check_precision, plan_doubts
 from tallmc.setup.recentre import Recentred, look_times, recentre
+from tallmc.setup.rung_placing import warmed_up
 from tallmc.setup.situation import Budget
 from tallmc.setup.start import (
     check_bounds,
@@ -143,7 +145,13 @@ def sample(
     with timing.phase("compiling"):
         others = audit_programs(problem, posterior.rows, chain_keys, positions, num_samples) if automatic else ()
         chains = start_chains(problem, chain_keys, positions, driver, others)
-    session = Session(fed, model, source, shuffle_seed, num_warmup, chains)
+    session, ladder_rows = Session(fed, model, source, shuffle_seed, num_warmup, chains), 0
+    if isinstance(fed, Ladder) and fed.adapts:
+        with timing.phase("warmup"), working("placing the rungs of the ladder", show=progress):
+            placed = warmed_up(session, stage, driver)
+        if placed.interrupted:
+            raise KeyboardInterrupt("stopped during warm-up: no draws to return")
+        session, ladder_rows = placed.session, placed.rows
     moved: list[Recentred] = []
 
     def decide(looks: tuple[PyTree, ...]) -> tuple[Model, Feed] | None:
@@ -165,7 +173,7 @@ def sample(
         done,
         kernel=start.kernel,
         posterior=given,
-        setup_rows=setup_rows + sum(found.rows_read for found in moved),
+        setup_rows=setup_rows + ladder_rows + sum(found.rows_read for found in moved),
         choices=start.choices + tuple(found.reason for found in moved),
         known_doubts=start.doubts,
     )
