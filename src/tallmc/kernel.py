@@ -41,6 +41,18 @@ class Info(NamedTuple):
     stats: dict[str, Any]
 
 
+class KnownLikelihood(NamedTuple):
+    """What a chain at rest knows of its log likelihood, before temperature.
+
+    Args:
+        value: Of all rows, less the level of each.
+        level: Log likelihood of a row from which it is measured.
+    """
+
+    value: Real[Array, ""]
+    level: Real[Array, ""]
+
+
 class Kernel(eqx.Module, Generic[Rest, State]):
     """Moves one chain. Kernels can be made of kernels: see `tm.Cycle`."""
 
@@ -89,6 +101,16 @@ class Kernel(eqx.Module, Generic[Rest, State]):
     @abc.abstractmethod
     def moved(self, rest: Rest, position: PyTree) -> Rest:
         """The chain put elsewhere; what it has tuned stays."""
+
+    def known_likelihood(self, rest: Rest) -> KnownLikelihood | None:
+        """The log likelihood of where it is after a transition, for kernels that know it; None for others."""
+        del rest
+        return None
+
+    def moved_to_known(self, rest: Rest, position: PyTree, likelihood: Real[Array, ""]) -> Rest:
+        """As `moved`, told what `known_likelihood` was there, for kernels that remember it."""
+        del likelihood
+        return self.moved(rest, position)
 
     def wants_every_row(self, state: State) -> PyTree:
         """For feeds that draw rows by weight: whether the test just begun wants every row once instead; None: never.

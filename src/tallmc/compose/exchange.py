@@ -26,12 +26,14 @@ class Facing(eqx.Module):
         temperatures: Of the rungs, besides that of the model.
         scan: Scans before this one. Even ones try the pairs (0, 1), (2, 3), ..., odd ones (1, 2), (3, 4), ...
         level: Log likelihood of a row that energies are measured from.
+        energies: Log likelihoods of the rungs, less the level for each row, if their kernels know them.
     """
 
     positions: PyTree
     temperatures: Real[Array, " rungs"]
     scan: Int[Array, ""]
     level: Real[Array, ""]
+    energies: Real[Array, " rungs"] | None
 
     @property
     def tried(self) -> Bool[Array, " pairs"]:
@@ -107,6 +109,8 @@ class OnAllRows(eqx.Module):
 class ExchangeOnAllRows(Exchange):
     """Exact swaps: reads all rows once, for the log likelihoods of all rungs, and decides all pairs by these.
 
+    Rungs whose kernels remember their log likelihoods need not be read again.
+
     The log likelihoods are kept (`run.stats["rung_energy"]`), and give the log evidence.
     """
 
@@ -126,12 +130,13 @@ class ExchangeOnAllRows(Exchange):
 
     def observe(self, state: OnAllRows, model: Model, window: Source) -> tuple[OnAllRows, Bool[Array, ""]]:
         """The whole decision, in one round."""
-        rows: Any = window.read(jnp.int32(0))
-        facing = state.facing
-        energies = rows.log_likelihoods(model, facing.level, facing.positions)
+        facing, count = state.facing, jnp.int32(0)
+        if (energies := facing.energies) is None:
+            rows: Any = window.read(jnp.int32(0))
+            energies, count = rows.log_likelihoods(model, facing.level, facing.positions), rows.count
         ratios = facing.cooling(model).astype(energies.dtype) * (energies[1:] - energies[:-1])
         accepted = facing.tried & jnp.isfinite(ratios) & (ratios > state.thresholds)
-        return OnAllRows(facing, state.thresholds, energies, accepted, rows.count), jnp.bool_(True)
+        return OnAllRows(facing, state.thresholds, energies, accepted, count), jnp.bool_(True)
 
     def swapped(self, state: OnAllRows) -> Swapped:
         """As the energies say."""
@@ -228,9 +233,10 @@ class ExchangeByRule(Exchange):
     def swapped(self, state: OnSomeRows) -> Swapped:
         """As the rule says."""
         accept = jax.vmap(lambda evidence: self.rule.verdict(evidence).accept)(state.evidence)
-        unknown = jnp.full(state.facing.temperatures.shape, jnp.nan, jnp.result_type(float))
+        if (energies := state.facing.energies) is None:
+            energies = jnp.full(state.facing.temperatures.shape, jnp.nan, jnp.result_type(float))
         stats = jax.vmap(self.rule.stats)(state.evidence) | {"used_all_rows": state.rows >= self._all_rows}
-        return Swapped(accept & state.finite & state.facing.tried, state.rows, unknown, stats)
+        return Swapped(accept & state.finite & state.facing.tried, state.rows, energies, stats)
 
     @property
     def _all_rows(self) -> int:

@@ -220,12 +220,13 @@ class Ladder(Kernel[LadderAtRest, InScan]):
         swapped = self.exchange.swapped(state.swaps)
         order = order_after(swapped.accepted)
         before = dataclasses.replace(state.rest, rungs=tuple(own.rest for own in state.rungs))
-        positions = jax.tree.map(lambda leaf: leaf[order], self._positions(before))
+        positions, energies = jax.tree.map(lambda leaf: leaf[order], (self._positions(before), swapped.energies))
         elsewhere, first, rests = order != jnp.arange(self.num_rungs, dtype=jnp.int32), 0, []
         for group, own in zip(self.groups, state.rungs, strict=True):
             some = slice(first, first + group.count)
             own_positions = jax.tree.map(lambda leaf, some=some: leaf[some], positions)
-            rests.append(group.moved(own.rest, own_positions, elsewhere[some]))
+            known = None if state.swaps.facing.energies is None else energies[some]
+            rests.append(group.moved(own.rest, own_positions, elsewhere[some], known))
             first += group.count
         rest = LadderAtRest(tuple(rests), state.rest.scans + 1, state.level)
         return rest, self._info(state, swapped, order)
@@ -241,7 +242,7 @@ class Ladder(Kernel[LadderAtRest, InScan]):
             "swap_accepted": swapped.accepted,
             "swap_rows": swapped.rows,
             **{_SWAPS + name: values for name, values in swapped.stats.items()},
-            "energy_level": state.rest.level,
+            "energy_level": state.swaps.facing.level,
             "evaluations": tests + sum(jnp.sum(own.evaluations) for own in rungs),
             "rung_accepted": accepted,
             "scan_rows": rows,
@@ -309,7 +310,10 @@ class Ladder(Kernel[LadderAtRest, InScan]):
         return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *each)
 
     def _facing(self, rest: LadderAtRest) -> Facing:
-        return Facing(self._positions(rest), self.heats, rest.scans, rest.level)
+        # Several kernels may not measure from the same level; one does.
+        known = self.groups[0].known_likelihoods(rest.rungs[0]) if len(self.groups) == 1 else None
+        level, energies = (rest.level, None) if known is None else (known.level, known.value)
+        return Facing(self._positions(rest), self.heats, rest.scans, level, energies)
 
 
 def order_after(accepted: Bool[Array, " pairs"]) -> Int[Array, " rungs"]:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, PyTree, Real
 
 from tallmc.feed import Drawn, Feed, Source
-from tallmc.kernel import Kernel, rule_needs, tuning_gain
+from tallmc.kernel import Kernel, KnownLikelihood, rule_needs, tuning_gain
 from tallmc.posterior import Model
 
 
@@ -69,10 +69,23 @@ class Rungs(eqx.Module):
         """Of all rungs at rest."""
         return jax.vmap(self.kernel.position)(rest)
 
-    def moved(self, rest: PyTree, positions: PyTree, elsewhere: Bool[Array, " rungs"]) -> PyTree:
-        """Rungs put elsewhere, but for those that stay."""
-        moved = jax.vmap(self.kernel.moved)(rest, positions)
-        return _chosen(elsewhere, moved, rest)
+    def known_likelihoods(self, rest: PyTree) -> KnownLikelihood | None:
+        """Of all rungs at rest, with the level that they have in common; None if the kernel does not know."""
+        found = jax.vmap(self.kernel.known_likelihood, out_axes=KnownLikelihood(0, None))
+        first = jax.tree.map(lambda leaf: leaf[0], rest)
+        return None if self.kernel.known_likelihood(first) is None else found(rest)
+
+    def moved(
+        self,
+        rest: PyTree,
+        positions: PyTree,
+        elsewhere: Bool[Array, " rungs"],
+        energies: Real[Array, " rungs"] | None = None,
+    ) -> PyTree:
+        """Rungs put elsewhere, but for those that stay; with the log likelihoods there, if these are known."""
+        if energies is None:
+            return _chosen(elsewhere, jax.vmap(self.kernel.moved)(rest, positions), rest)
+        return _chosen(elsewhere, jax.vmap(self.kernel.moved_to_known)(rest, positions, energies), rest)
 
     def model(self, model: Model, temperature: Real[Array, ""]) -> Model:
         """The model of a rung, such that this kernel samples at that temperature, whatever its own is."""
@@ -139,9 +152,9 @@ class Rungs(eqx.Module):
         gains = tuning_gain(scan * self.moves + state.made, self.num_warmup * self.moves)
         rest, info = jax.vmap(self.kernel.settle)(state.test, gains)
         finest = state.evaluations.dtype
-        # Two likelihoods a row, at both ends of a step; or as many as there were gradients.
+        # Two likelihoods a row, at both ends of a step; or as many as there were gradients, or as the kernel says.
         each = info.stats["gradients"].astype(finest) if "gradients" in info.stats else jnp.asarray(2, finest)
-        evaluations = each * info.rows.astype(finest)
+        evaluations = info.stats.get("evaluations", each * info.rows.astype(finest))
         return Climbing(
             state.key,
             _chosen(done, rest, state.rest),

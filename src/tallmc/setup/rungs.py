@@ -2,14 +2,15 @@
 
 import math
 
+import jax
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, PyTree
 
-from tallmc.acceptance import Exact
 from tallmc.compose import Ladder
-from tallmc.metropolis import MetropolisHastings
 from tallmc.nuts import NUTS
+from tallmc.posterior import Posterior, checks
 from tallmc.proposals import RandomWalk
+from tallmc.whole_metropolis import WholeMetropolis
 
 # Rungs for each unit of the barrier, besides the first: then neighbours swap about every second time, and no fewer
 # rungs bring more round trips for the same work (Syed et al., 2022).
@@ -23,7 +24,12 @@ _MOST_MOVES = 5
 
 
 def ladder_of(
-    temperatures: Float[np.ndarray, " rungs"], size: int, factor: Float[np.ndarray, "d d"] | None, *, adapts: bool
+    temperatures: Float[np.ndarray, " rungs"],
+    size: int,
+    factor: Float[np.ndarray, "d d"] | None,
+    level: float,
+    *,
+    adapts: bool,
 ) -> Ladder:
     """Exact rungs and swaps: a random walk where coordinates are few, NUTS where they are many.
 
@@ -31,14 +37,24 @@ def ladder_of(
         temperatures: Of the rungs.
         size: Coordinates of a position.
         factor: Of the covariance at a mode, if that is known: the shape of the walk's steps, or the first of NUTS.
+        level: Log likelihood of a row at a typical position.
         adapts: Whether warm-up places the temperatures.
     """
     if factor is not None and size > _LOW:
         step = float(np.linalg.svd(factor, compute_uv=False)[-1])
         return Ladder(temperatures, NUTS(step_size=step), adapts=adapts)
     scale = 0.1 if factor is None else factor * 2.4 / math.sqrt(size)
-    walk = MetropolisHastings(RandomWalk(scale), Exact())
+    walk = WholeMetropolis(RandomWalk(scale), level)
     return Ladder(temperatures, walk, moves=int(np.clip(size, 2, _MOST_MOVES)), adapts=adapts)
+
+
+def level_at(posterior: Posterior, position: PyTree) -> tuple[float, int]:
+    """Mean log likelihood of a row at a position, and the rows that it takes to find out."""
+    some = checks.rows_to_try(posterior.rows)[1]
+    stacked = jax.tree.map(lambda leaf: np.asarray(leaf)[None], position)
+    said = np.asarray(checks.log_likelihoods_of(posterior.model, stacked, some), float)
+    level = float(np.mean(said))
+    return (level if math.isfinite(level) else 0.0), said.size
 
 
 def expected_barrier(size: int, hottest: float) -> float:

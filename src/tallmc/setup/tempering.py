@@ -14,7 +14,6 @@ from tallmc.compose import Ladder
 from tallmc.console.progress import say
 from tallmc.control_variates import Taylor, covariance_factor
 from tallmc.kernel import Kernel
-from tallmc.metropolis import MetropolisHastings
 from tallmc.numerics.flat import flatten
 from tallmc.optimise.mode import default_start
 from tallmc.posterior import Posterior, checks
@@ -23,8 +22,9 @@ from tallmc.posterior.unconstrained_start import unconstrained_start
 from tallmc.run.drivers import Driver
 from tallmc.run.result import Run
 from tallmc.setup.modes import find_mode
-from tallmc.setup.rungs import first_temperatures, ladder_of
+from tallmc.setup.rungs import first_temperatures, ladder_of, level_at
 from tallmc.setup.sample import sample
+from tallmc.whole_metropolis import WholeMetropolis
 
 _FAR_OUT = (1e2, 1e4, 1e6)  # posterior widths from the mode at which a prior must have fallen to pass for proper
 _DIRECTIONS = 8  # besides those of the coordinates, in which it is looked at
@@ -92,7 +92,7 @@ def parallel_tempering(
         heats = first_temperatures(size, hottest, posterior.num_rows)
     else:
         heats = np.asarray(ladder, float)
-    rungs = ladder_of(heats, size, found.factor, adapts=ladder is None)
+    rungs = ladder_of(heats, size, found.factor, found.level, adapts=ladder is None)
     choices = (*found.why, _described(rungs, proper=found.proper, placed=ladder is None))
     say("; ".join(choices), show=progress)
     start = posterior.constrain(found.centre) if init is None else init
@@ -105,6 +105,7 @@ class _Look(NamedTuple):
 
     centre: PyTree
     factor: Float[np.ndarray, "d d"] | None
+    level: float
     proper: bool
     rows_read: int
     why: tuple[str, ...]
@@ -119,13 +120,15 @@ def _look(given: Posterior, init: PyTree, num_chains: int, *, progress: bool) ->
     checks.check_start(posterior, positions)
     first = jax.tree.map(lambda leaf: leaf[0], positions)
     if (trouble := derivative_trouble(posterior, first).some) is not None:
-        return _Look(first, None, proper_prior(posterior, first, None), 0, (trouble,))
+        level, rows = level_at(posterior, first)
+        return _Look(first, None, level, proper_prior(posterior, first, None), rows, (trouble,))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # any place near a mode will do
         found = find_mode(posterior, first, progress=progress)
     factor = covariance_factor(np.asarray(found.hessian, float)) if found.converged else None
     proper = proper_prior(posterior, found.position, factor)
-    return _Look(found.position, factor, proper, found.rows_read, ())
+    level, rows = level_at(posterior, found.position)
+    return _Look(found.position, factor, level, proper, found.rows_read + rows, ())
 
 
 def proper_prior(posterior: Posterior, centre: PyTree, factor: Float[np.ndarray, "d d"] | None) -> bool:
@@ -163,6 +166,6 @@ def _described(ladder: Ladder, *, proper: bool, placed: bool) -> str:
         else f"up to temperature {heats[-1]:,.4g}"
     )
     reason = "" if proper or not placed else " (the prior does not fall on all sides, so it cannot be a rung)"
-    where = "placed in warm-up" if placed else "as given"
-    step = "random walks and exact tests" if isinstance(part, MetropolisHastings) else "gradients of all rows (NUTS)"
-    return f"a ladder of {ladder.num_rungs} rungs to begin with, {where}, {top}{reason}, moved by {step}"
+    where = " to begin with, placed in warm-up" if placed else ""
+    step = "random walks and exact tests" if isinstance(part, WholeMetropolis) else "gradients of all rows (NUTS)"
+    return f"a ladder of {ladder.num_rungs} rungs{where}, {top}{reason}, moved by {step}"
