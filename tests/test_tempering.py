@@ -16,6 +16,8 @@ import tallmc as tm
 from tallmc.compose.exchange import ExchangeOnAllRows, OnAllRows
 from tallmc.compose.ladder import order_after
 from tallmc.run.exchanges import Exchanges, stepping_stones
+from tallmc.setup.rungs import placed_evenly
+from tallmc.setup.tempering import proper_prior
 from tests.registry import real
 
 NUM_ROWS, TEMPERATURE = 600, 3.0
@@ -307,3 +309,104 @@ def test_bad_ladders_are_named(make, message):
 def test_swaps_by_a_rule_with_a_temperature_of_its_own_are_refused(one):
     with pytest.raises(ValueError, match="one of its own"):
         sampled(one, tm.Ladder([1.0, 3.0], walk(), swaps=tm.Mint(50, 0.3)))
+
+
+def test_the_ladder_of_the_paper():
+    """Batches grow downwards by gamma and set the temperatures, T = N^(1 - lambda)."""
+    ladder = tm.Ladder.geometric(tm.RandomWalk(0.1), 10**6, 1000, 10.0, 0.5, tm.Mint)
+    rules = [part.rule for part in ladder.parts()[:-1]]
+    assert [rule.batch_size for rule in rules[1:]] == [100_000, 10_000, 1000]
+    expected = [1.0, *(10 ** (6 * (1 - rule.exponent)) for rule in rules[1:])]
+    np.testing.assert_allclose(ladder.temperatures, expected, rtol=1e-5)
+    assert rules[-1].exponent == pytest.approx(0.25)
+    with pytest.raises(ValueError, match="growth > 1"):
+        tm.Ladder.geometric(tm.RandomWalk(0.1), 10**6, 1000, 1.0)
+
+
+def test_rungs_that_remember_make_the_same_decisions(two):
+    """Two kernels of one law: shares of moves of all rungs agree, and swaps read nothing."""
+    from tallmc.whole_metropolis import WholeMetropolis
+
+    scale = np.array([0.1, 0.15])
+    fixed = {"num_warmup": 0, "num_chains": 64, "num_samples": 400}
+    kept = sampled(two, tm.Ladder(HEATS, WholeMetropolis(tm.RandomWalk(scale), -1.0), moves=2), **fixed)
+    plain = sampled(two, tm.Ladder(HEATS, walk(scale), moves=2), **fixed)
+    shares = [run.stats["rung_accepted"][:, 100:].mean(axis=1) for run in (kept, plain)]
+    error = np.sqrt(sum(share.var(axis=0, ddof=1) / 64 for share in shares))
+    assert np.all(np.abs(shares[0].mean(axis=0) - shares[1].mean(axis=0)) < 5 * error)
+    energies = [run.stats["rung_energy"] + NUM_ROWS * run.stats["energy_level"][..., None] for run in (kept, plain)]
+    means = [np.asarray(values, float)[:, 100:].mean(axis=1) for values in energies]
+    error = np.sqrt(sum(mean.var(axis=0, ddof=1) / 64 for mean in means))
+    assert np.all(np.abs(means[0].mean(axis=0) - means[1].mean(axis=0)) < 5 * error)
+    assert not np.any(kept.stats["swap_rows"])
+    assert np.all(kept.stats["rows"] == 4 * 2 * NUM_ROWS)
+    # What a rung remembers is the log likelihood of where it is, swaps or not.
+    last = np.asarray(kept.samples[:5, -1], float)
+    rows = np.asarray(two.data, float)
+    for position, energy in zip(last, energies[0][:5, -1, 0], strict=True):
+        expected = np.sum(-0.125 * (rows[:, 0] - position[0] ** 2) ** 2 - 0.125 * (rows[:, 1] - position.sum()) ** 2)
+        assert energy == pytest.approx(expected, abs=0.02)
+
+
+def test_temperatures_are_placed_in_warm_up(one):
+    """From a bad guess: afterwards neighbours reject about alike, and the ends are where they were."""
+    run = sampled(one, tm.Ladder([1, 1.1, 1.2, 1.3, 300], walk(), adapts=True), num_warmup=800, num_chains=8)
+    found = run.exchanges
+    assert found.temperatures[[0, -1]].tolist() == [1, 300]
+    assert np.ptp(found.acceptance) < 0.2
+    assert run.num_warmup >= 800
+    again = run.extend(20, progress=False)
+    assert np.array_equal(again.exchanges.temperatures, found.temperatures)
+
+
+def test_places_are_even_in_rejections():
+    heats = placed_evenly(np.array([1.0, 10.0, np.inf]), np.array([0.3, 0.3]), 5)
+    assert heats[0] == 1
+    assert heats[2] == pytest.approx(10)
+    assert np.isinf(heats[-1])
+    assert np.all(np.diff(heats) > 0)
+
+
+def test_parallel_tempering_needs_no_more_than_a_posterior(one):
+    """With a proper prior up to that, and the evidence is that of quadrature; without one up to the number of rows."""
+    run = tm.parallel_tempering(one, init=np.asarray(real(1.0)), num_samples=3000, num_chains=8, progress=False)
+    density, cell = grid(one, 4001)
+    expected = np.log(np.sum(np.exp(density - density.max())) * cell) + density.max() - 0.5 * np.log(2 * np.pi * 2.25)
+    found = run.exchanges
+    assert abs(found.log_evidence - expected) < 4 * found.log_evidence_error
+    assert distance(run) < 0.05
+    assert "seems proper" in run.choices[0]
+    flat = tm.Posterior(likelihood_1d, one.data)
+    run = tm.parallel_tempering(flat, init=np.asarray(real(1.0)), num_samples=20, num_warmup=0, progress=False)
+    assert run.exchanges.temperatures[-1] == NUM_ROWS
+    assert "cannot be a rung" in run.choices[0]
+
+
+def test_parallel_tempering_takes_temperatures_or_a_ladder(one):
+    options = {"init": np.asarray(real(1.0)), "num_samples": 20, "num_warmup": 20, "progress": False}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        by_heats = tm.parallel_tempering(one, [1, 5, 25], **options)
+        by_ladder = tm.parallel_tempering(one, tm.Ladder([1, 5, 25], walk()), **options)
+    assert by_heats.exchanges.temperatures.tolist() == by_ladder.exchanges.temperatures.tolist() == [1, 5, 25]
+    with pytest.raises(ValueError, match="must be a tm.Ladder or temperatures"):
+        tm.parallel_tempering(one, walk(), **options)
+    with pytest.raises(ValueError, match="must increase from 1"):
+        tm.parallel_tempering(one, [2, 5], **options)
+
+
+@pytest.mark.parametrize(
+    ("log_prior", "proper"),
+    [
+        (lambda p: -0.5 * jnp.sum(p**2), True),
+        (lambda p: -jnp.sum(jnp.log1p(p**2)), True),
+        (lambda p: 0 * jnp.sum(p), False),
+        (lambda p: -0.5 * p[0] ** 2, False),
+        (lambda p: -jnp.logaddexp(0.0, p[0]) - 0.5 * p[1] ** 2, False),
+    ],
+)
+def test_priors_that_do_not_fall_are_found_out(log_prior, proper):
+    posterior = tm.Posterior(
+        lambda p, row: -0.5 * (row - p[0] - p[1]) ** 2, np.asarray(real(np.arange(50.0))), log_prior
+    )
+    assert proper_prior(posterior, np.asarray(real([0.0, 0.0])), None) == proper

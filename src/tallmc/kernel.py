@@ -14,7 +14,6 @@ import abc
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, PyTree, Real
 
@@ -39,18 +38,6 @@ class Info(NamedTuple):
     rows: Int[Array, ""]
     nonfinite: Bool[Array, ""]
     stats: dict[str, Any]
-
-
-class KnownLikelihood(NamedTuple):
-    """What a chain at rest knows of its log likelihood, before temperature.
-
-    Args:
-        value: Of all rows, less the level of each.
-        level: Log likelihood of a row from which it is measured.
-    """
-
-    value: Real[Array, ""]
-    level: Real[Array, ""]
 
 
 class Kernel(eqx.Module, Generic[Rest, State]):
@@ -102,16 +89,6 @@ class Kernel(eqx.Module, Generic[Rest, State]):
     def moved(self, rest: Rest, position: PyTree) -> Rest:
         """The chain put elsewhere; what it has tuned stays."""
 
-    def known_likelihood(self, rest: Rest) -> KnownLikelihood | None:
-        """The log likelihood of where it is after a transition, for kernels that know it; None for others."""
-        del rest
-        return None
-
-    def moved_to_known(self, rest: Rest, position: PyTree, likelihood: Real[Array, ""]) -> Rest:
-        """As `moved`, told what `known_likelihood` was there, for kernels that remember it."""
-        del likelihood
-        return self.moved(rest, position)
-
     def wants_every_row(self, state: State) -> PyTree:
         """For feeds that draw rows by weight: whether the test just begun wants every row once instead; None: never.
 
@@ -145,23 +122,6 @@ class Kernel(eqx.Module, Generic[Rest, State]):
         """What tuning has made of the step size, as a factor; None if nothing is tuned."""
         del rest
 
-    def inverse_temperature(self, num_rows: int) -> float:
-        """What it multiplies the likelihood's log ratio by of its own accord, as a tempered rule does."""
-        del num_rows
-        return 1.0
-
-    @property
-    def temperatures(self) -> "np.ndarray | None":
-        """Of its rungs, if it is a ladder; see `tm.Ladder`."""
-        return None
-
-    def stats_of(self, part: int, stats: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Of a run's statistics, those of the transitions that one part made."""
-        if "part" not in stats:
-            return stats
-        mine = stats["part"] == part
-        return {name: values[mine] for name, values in stats.items()}
-
     def notes(self, stats: dict[str, np.ndarray], model: Model) -> list[str]:
         """What a reader of a run's summary must be told, from the statistics of its transitions."""
         del stats, model
@@ -187,13 +147,3 @@ def rule_feeds(kernel: Kernel, feed: Feed) -> tuple[Feed, ...]:
     own = feed.feeds if isinstance(feed, SeveralFeeds) else (feed,)
     members = kernel.members()
     return tuple(leaf for pair in zip(members, own, strict=True) for leaf in rule_feeds(*pair)) if members else own[:1]
-
-
-def tuning_gain(transition: Int[Array, "..."], num_warmup: Int[Array, ""] | np.ndarray | np.int32) -> Array:
-    """How strongly warm-up still listens: Robbins-Monro gains, and nothing once it is over.
-
-    An exponent between 1/2 and 1 makes the step size converge; 0.6 forgets a bad start soon. At a factor of 3 the first
-    rejections halve a step that is far too long.
-    """
-    gain = 3.0 * (transition + 1).astype(jnp.result_type(float)) ** -0.6
-    return jnp.where(transition < num_warmup, gain, 0.0)

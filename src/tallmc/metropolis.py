@@ -163,10 +163,6 @@ class MetropolisHastings(Kernel[AtRest, InTest]):
         """The name of the rule, which is what tells such kernels apart."""
         return type(self.rule).__name__
 
-    def inverse_temperature(self, num_rows: int) -> float:
-        """That of the rule."""
-        return self.rule.promise.inverse_temperature(num_rows)
-
     def step_size(self, rest: AtRest) -> Real[Array, ""]:
         """The factor warm-up found for the proposal's steps."""
         return self._tuning.step_size(rest.tuned)

@@ -9,12 +9,13 @@ from jaxtyping import Array, Bool, Int, PyTree, Real
 
 from tallmc.acceptance.formulas import METROPOLIS
 from tallmc.feed import Drawn, Needs
-from tallmc.kernel import Info, Kernel, KnownLikelihood
+from tallmc.kernel import Info
 from tallmc.numerics.flat import as_device_array
 from tallmc.posterior import Model
 from tallmc.posterior.whole_rows import WholeRows
 from tallmc.proposals.contract import Proposal
 from tallmc.proposals.tuning import Outcome, Tuning
+from tallmc.remembering import KnownLikelihood, Remembering
 
 
 class AtRest(eqx.Module):
@@ -38,7 +39,7 @@ class OnTrial(eqx.Module):
     rows: Int[Array, ""]
 
 
-class WholeMetropolis(Kernel[AtRest, OnTrial]):
+class WholeMetropolis(Remembering[AtRest, OnTrial]):
     """Metropolis' test on all rows, which evaluates the likelihood at the proposed position only.
 
     `tm.MetropolisHastings(proposal, tm.Exact())` decides alike, but reads rows at both ends of a step. Here the log

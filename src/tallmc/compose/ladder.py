@@ -1,7 +1,8 @@
 """Parallel tempering: rungs at rising temperatures that swap states, so that the coldest crosses between modes."""
 
 import dataclasses
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -10,15 +11,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, PyTree, Real
 
-from tallmc.acceptance import AcceptanceRule
+from tallmc.acceptance import AcceptanceRule, Exact, MHMinibatch
 from tallmc.compose.exchange import Exchange, ExchangeByRule, ExchangeOnAllRows, Facing, Swapped
 from tallmc.compose.rungs import Climbing, Rungs
 from tallmc.feed import Feed, SeveralFeeds, Windows
 from tallmc.kernel import Info, Kernel
+from tallmc.metropolis import MetropolisHastings
 from tallmc.numerics.flat import as_device_array
 from tallmc.posterior import Model
+from tallmc.proposals import Proposal
 
-_RUNGS, _SWAPS = "rung_", "swap_"  # what the names of statistics of rungs, and of pairs, begin with
+_RUNGS, _SWAPS = "rung_", "swap_"  # what the names of statistics begin with; see `run.exchanges`
 
 
 class LadderAtRest(eqx.Module):
@@ -99,6 +102,54 @@ class Ladder(Kernel[LadderAtRest, InScan]):
         self.moves, self.adapts = int(moves), bool(adapts)
         self.groups = tuple(Rungs(kernel, count, self.moves, np.asarray(0, np.int32)) for kernel, count in _runs(each))
         self.exchange = ExchangeOnAllRows() if swaps is None else ExchangeByRule(swaps)
+
+    @classmethod
+    def geometric(
+        cls,
+        proposal: Proposal,
+        num_rows: int,
+        smallest: int = 1000,
+        growth: float = 2.0,
+        share: float = 1.0,
+        rule: Callable[[int, float], AcceptanceRule] | None = None,
+        swaps: AcceptanceRule | None = None,
+        moves: int = 1,
+    ) -> "Ladder":
+        """The ladder of Li and Wong (2017): batches grow geometrically downwards and set the temperatures.
+
+        The hottest rung reads `smallest` rows at a time, the next colder one `growth` times as many, and so on up to
+        all of them. A rung with batches of m rows has tau = log m / log(num_rows), lambda = share * tau and temperature
+        num_rows^(1 - lambda): at a share of 1 that is num_rows / m, the evidence of one batch. Below these stands an
+        exact rung at temperature 1.
+
+        Args:
+            proposal: Of every rung; each tunes its own steps.
+            num_rows: Of data.
+            smallest: Batch of the hottest rung.
+            growth: The paper's gamma.
+            share: Of lambda in tau. The paper's Mint must be below 1, and is near its temperature up to 1/2.
+            rule: Makes the rule of a rung from its batch size and lambda; `lambda m, _: tm.MHMinibatch(m)` if left out,
+                and `tm.Mint` for the paper's.
+            swaps: As for `tm.Ladder`.
+            moves: As for `tm.Ladder`.
+
+        Example:
+            >>> import tallmc as tm
+            >>> tm.Ladder.geometric(tm.RandomWalk(0.1), num_rows=100_000, growth=10.0).temperatures.round().tolist()
+            [1.0, 10.0, 100.0]
+        """
+        if not (1 <= smallest < num_rows and growth > 1 and 0 < share <= 1):
+            raise ValueError(
+                f"a geometric ladder needs 1 <= smallest < num_rows, growth > 1 and 0 < share <= 1, got smallest = "
+                f"{smallest}, num_rows = {num_rows}, growth = {growth} and share = {share}"
+            )
+        count = math.ceil(math.log(num_rows / smallest) / math.log(growth) * (1 - 1e-9))
+        batches = [round(smallest * growth**k) for k in range(count)]
+        exponents = [share * math.log(batch) / math.log(num_rows) for batch in batches]
+        make = (lambda batch, _: MHMinibatch(batch)) if rule is None else rule
+        hot = [MetropolisHastings(proposal, make(m, e)) for m, e in zip(batches, exponents, strict=True)]
+        temperatures = [1.0, *(num_rows ** (1 - exponent) for exponent in reversed(exponents))]
+        return cls(temperatures, [MetropolisHastings(proposal, Exact()), *reversed(hot)], swaps, moves)
 
     @property
     def temperatures(self) -> np.ndarray:
@@ -246,6 +297,8 @@ class Ladder(Kernel[LadderAtRest, InScan]):
             "evaluations": tests + sum(jnp.sum(own.evaluations) for own in rungs),
             "rung_accepted": accepted,
             "scan_rows": rows,
+            "rung_temperature": self.heats,
+            "rung_part": jnp.asarray([i for i, group in enumerate(self.groups) for _ in range(group.count)], jnp.int32),
             "rung_rows": jnp.concatenate([own.last_rows for own in rungs]),
             "rung_used_all_rows": state.used_all_rows,
             "rung_energy": swapped.energies[order],
@@ -283,16 +336,6 @@ class Ladder(Kernel[LadderAtRest, InScan]):
         """For each kernel, what its rungs have tuned."""
         pairs = zip(self.groups, rest.rungs, strict=True)
         return tuple(jax.vmap(group.kernel.step_size)(own) for group, own in pairs)
-
-    def stats_of(self, part: int, stats: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Of all rungs that the part moves, the last transition of every scan; of the exchange, all tests of pairs."""
-        if part == len(self.groups):
-            pairs = {name: values for name, values in stats.items() if name.startswith(_SWAPS)}
-            return {name.removeprefix(_SWAPS): values[stats["swap_tried"]] for name, values in pairs.items()}
-        first = sum(group.count for group in self.groups[:part])
-        some = slice(first, first + self.groups[part].count)
-        rungs = {name: values for name, values in stats.items() if name.startswith(_RUNGS)}
-        return {name.removeprefix(_RUNGS): values[..., some] for name, values in rungs.items()}
 
     @property
     def label(self) -> str:

@@ -9,8 +9,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, PyTree, Real
 
 from tallmc.feed import Drawn, Feed, Source
-from tallmc.kernel import Kernel, KnownLikelihood, rule_needs, tuning_gain
+from tallmc.kernel import Kernel, rule_needs
+from tallmc.metropolis import MetropolisHastings
+from tallmc.numerics.gains import tuning_gain
 from tallmc.posterior import Model
+from tallmc.remembering import KnownLikelihood, Remembering
 
 
 class Climbing(eqx.Module):
@@ -71,9 +74,9 @@ class Rungs(eqx.Module):
 
     def known_likelihoods(self, rest: PyTree) -> KnownLikelihood | None:
         """Of all rungs at rest, with the level that they have in common; None if the kernel does not know."""
-        found = jax.vmap(self.kernel.known_likelihood, out_axes=KnownLikelihood(0, None))
-        first = jax.tree.map(lambda leaf: leaf[0], rest)
-        return None if self.kernel.known_likelihood(first) is None else found(rest)
+        if not isinstance(self.kernel, Remembering):
+            return None
+        return jax.vmap(self.kernel.known_likelihood, out_axes=KnownLikelihood(0, None))(rest)  # pyright: ignore
 
     def moved(
         self,
@@ -83,13 +86,15 @@ class Rungs(eqx.Module):
         energies: Real[Array, " rungs"] | None = None,
     ) -> PyTree:
         """Rungs put elsewhere, but for those that stay; with the log likelihoods there, if these are known."""
-        if energies is None:
+        if energies is None or not isinstance(self.kernel, Remembering):
             return _chosen(elsewhere, jax.vmap(self.kernel.moved)(rest, positions), rest)
         return _chosen(elsewhere, jax.vmap(self.kernel.moved_to_known)(rest, positions, energies), rest)
 
     def model(self, model: Model, temperature: Real[Array, ""]) -> Model:
         """The model of a rung, such that this kernel samples at that temperature, whatever its own is."""
-        return model.heated(temperature * self.kernel.inverse_temperature(model.num_rows))
+        tempered = isinstance(self.kernel, MetropolisHastings)
+        own = self.kernel.rule.promise.inverse_temperature(model.num_rows) if tempered else 1.0
+        return model.heated(temperature * own)
 
     def begin(
         self, key: Array, rest: PyTree, model: Model, temperatures: Real[Array, " rungs"], scan: Int[Array, ""]

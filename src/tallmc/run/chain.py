@@ -10,7 +10,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Int, PyTree, UInt32
 
 from tallmc.feed import Feed
-from tallmc.kernel import Kernel, tuning_gain
+from tallmc.kernel import Kernel
+from tallmc.numerics.gains import tuning_gain
 from tallmc.numerics.keys import transition_keys
 from tallmc.numerics.programs import program
 from tallmc.posterior import Model

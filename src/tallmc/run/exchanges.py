@@ -43,17 +43,15 @@ class Exchanges:
     log_ratio_error: float
 
     @classmethod
-    def of(
-        cls, temperatures: np.ndarray, stats: dict[str, np.ndarray], own_temperature: float, num_rows: int
-    ) -> "Exchanges":
+    def of(cls, stats: dict[str, np.ndarray], own_temperature: float, num_rows: int) -> "Exchanges":
         """From the statistics of a run.
 
         Args:
-            temperatures: Of the rungs, besides that of the posterior.
             stats: Arrays (chain, scan, ...).
             own_temperature: Of the posterior.
             num_rows: Of data.
         """
+        temperatures = stats["rung_temperature"][0, -1].astype(float)
         tried, accepted = stats["swap_tried"].sum(axis=(0, 1)), stats["swap_accepted"].sum(axis=(0, 1))
         arrivals, trips = _travels(stats["swap_accepted"])
         swap_rows = np.sum(stats["swap_rows"], axis=(0, 1), dtype=float) / np.maximum(tried, 1)
@@ -171,18 +169,42 @@ def stepping_stones(
     return float(np.sum(most + np.log(means))), error_of_mean(added)
 
 
+def stats_of_rungs(part: int, stats: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Of a ladder's statistics those of one part: of all rungs that it moves the last transition of every scan, or, of
+    the exchange, all tests of pairs.
+
+    Args:
+        part: Its number; that of the exchange is the last.
+        stats: Of a run.
+    """
+    parts = stats["rung_part"].reshape(-1, stats["rung_part"].shape[-1])[0]
+    if part > parts.max():
+        pairs = {name: values for name, values in stats.items() if name.startswith("swap_")}
+        return {name.removeprefix("swap_"): values[stats["swap_tried"]] for name, values in pairs.items()}
+    rungs = {name: values for name, values in stats.items() if name.startswith("rung_")}
+    return {name.removeprefix("rung_"): values[..., parts == part] for name, values in rungs.items()}
+
+
+def states_on_rungs(accepted: Bool[np.ndarray, "chains scans pairs"]) -> Int[np.ndarray, "chains scans rungs"]:
+    """Which state is on each rung after each scan; states are numbered by the rungs on which they began."""
+    num_chains, num_scans, num_pairs = accepted.shape
+    found = np.empty((num_chains, num_scans, num_pairs + 1), np.int32)
+    states = np.tile(np.arange(num_pairs + 1), (num_chains, 1))
+    rungs = np.arange(num_pairs + 1)
+    for scan, swaps in enumerate(np.moveaxis(accepted, 1, 0)):
+        from_above, from_below = np.pad(swaps, ((0, 0), (0, 1))), np.pad(swaps, ((0, 0), (1, 0)))
+        states = np.take_along_axis(states, rungs + from_above - from_below, axis=1)
+        found[:, scan] = states
+    return found
+
+
 def _travels(accepted: Bool[np.ndarray, "chains scans pairs"]) -> tuple[np.ndarray, np.ndarray]:
     """Of each chain: arrivals of states from the hottest rung at the coldest, and arrivals back at the hottest."""
-    num_chains, _, num_pairs = accepted.shape
-    states = np.tile(np.arange(num_pairs + 1), (num_chains, 1))  # which state is on each rung
-    seen = np.zeros((num_chains, num_pairs + 1), int)  # of each state: 0 nothing yet, 1 was hot, 2 then came down
-    chains = np.arange(num_chains)
-    arrivals, trips = np.zeros(num_chains, int), np.zeros(num_chains, int)
-    for swaps in np.moveaxis(accepted, 1, 0):
-        for k in range(num_pairs):
-            who = swaps[:, k]
-            states[who, k], states[who, k + 1] = states[who, k + 1], states[who, k]
-        hot, cold = states[:, -1], states[:, 0]
+    states = states_on_rungs(accepted)
+    chains = np.arange(len(states))
+    seen = np.zeros((len(states), states.shape[2]), int)  # of each state: 0 nothing yet, 1 was hot, 2 then came down
+    arrivals, trips = np.zeros(len(states), int), np.zeros(len(states), int)
+    for hot, cold in zip(states[..., -1].T, states[..., 0].T, strict=True):
         trips += seen[chains, hot] == 2
         seen[chains, hot] = 1
         came = seen[chains, cold] == 1

@@ -18,7 +18,7 @@ from tallmc.run.chain import Chain
 from tallmc.run.convergence import convergence_doubts
 from tallmc.run.drive import Driven, drive
 from tallmc.run.drivers import Driver, pick_driver
-from tallmc.run.exchanges import Exchanges
+from tallmc.run.exchanges import Exchanges, stats_of_rungs
 from tallmc.run.records import Draw
 from tallmc.run.session import Session
 from tallmc.run.summary import Summary, costs_of
@@ -122,15 +122,19 @@ class Run:
 
     def part_stats(self, part: int) -> dict[str, np.ndarray]:
         """Statistics of the transitions that one part of a kernel made, chain after chain."""
-        return self.kernel.stats_of(part, self.stats)
+        if "swap_tried" in self.stats:
+            return stats_of_rungs(part, self.stats)
+        if "part" not in self.stats:
+            return self.stats
+        mine = self.stats["part"] == part
+        return {name: values[mine] for name, values in self.stats.items()}
 
     @functools.cached_property
     def exchanges(self) -> Exchanges | None:
         """For a ladder of temperatures, what its rungs exchanged and the evidence that this gives; None for others."""
-        temperatures = self.session.kernel.temperatures
-        if temperatures is None:
+        if "swap_tried" not in self.stats:
             return None
-        return Exchanges.of(temperatures, self.stats, float(self.posterior.temperature), self.posterior.num_rows)
+        return Exchanges.of(self.stats, float(self.posterior.temperature), self.posterior.num_rows)
 
     def extend(self, num_samples: int, *, progress: bool = True, driver: Driver | None = None) -> "Run":
         """Goes on where the run stopped: these draws and `num_samples` more of each chain, as one long run has them.
