@@ -17,7 +17,7 @@ TWINS, BALANCE = "tests/laws/test_slow_twins.py::", "tests/laws/test_detailed_ba
 FREQUENCY = "tests/laws/test_acceptance_frequency.py::test_acceptance_frequency_is_the_formula"
 WRONG, SUBSAMPLING = "tests/laws/test_wrong_decisions.py::", "tests/laws/test_subsampling.py::"
 TAYLOR, COMPOSE, MOMENTS = "tests/test_taylor.py::", "tests/test_compose.py::", "tests/test_moments.py::"
-WHOLE = "tests/test_whole_call.py::"
+WHOLE, TEMPERING = "tests/test_whole_call.py::", "tests/test_tempering.py::"
 BEST = SAMPLE + "test_warmup_finds_the_best_acceptance_rate_and_then_leaves_it"
 
 MUTANTS = {
@@ -355,5 +355,24 @@ MUTANTS = {
         "if _clock() > until:",
         "if False:",
         (WHOLE + "test_an_audit_may_be_cut_short",),
+    ),
+    # Ladders.
+    "a swap is weighed by the hotter rung alone": Mutant(
+        "compose/exchange.py",
+        "return inverse[:-1] - inverse[1:]",
+        "return inverse[1:]",
+        (TEMPERING + "test_swaps_are_accepted_as_often_as_independent_states_say",),
+    ),
+    "the same pairs swap in every scan": Mutant(
+        "compose/exchange.py",
+        "jnp.arange(count - 1, dtype=jnp.int32) % 2 == self.scan % 2",
+        "jnp.arange(count - 1, dtype=jnp.int32) % 2 == 0 * self.scan",
+        (TEMPERING + "test_pairs_take_turns",),
+    ),
+    "evidence is that of the colder rung's states": Mutant(
+        "run/exchanges.py",
+        "* energies[..., 1:]",
+        "* energies[..., :-1]",
+        (TEMPERING + "test_stepping_stones_on_independent_draws",),
     ),
 }

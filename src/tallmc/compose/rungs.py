@@ -92,8 +92,8 @@ class Rungs(eqx.Module):
 
     def model(self, model: Model, temperature: Real[Array, ""]) -> Model:
         """The model of a rung, such that this kernel samples at that temperature, whatever its own is."""
-        tempered = isinstance(self.kernel, MetropolisHastings)
-        own = self.kernel.rule.promise.inverse_temperature(model.num_rows) if tempered else 1.0
+        kernel = self.kernel
+        own = kernel.rule.promise.inverse_temperature(model.num_rows) if isinstance(kernel, MetropolisHastings) else 1.0
         return model.heated(temperature * own)
 
     def begin(

@@ -151,6 +151,8 @@ def _between_modes(situation: Situation, modes: list[PyTree], factor: np.ndarray
     depth, more_rows = valley(posterior, modes)
     reason = f"found {len(modes)} modes, with valleys between them of up to {depth:,.3g} in the log density"
     level, few_rows = level_at(posterior, modes[0])
+    # Hotter than the valleys are deep gains nothing: three and ten times as much gave 0.57 and 0.39 as many effective
+    # draws of the weights for each rung (two normals with free means; 0.79 and 0.57 where one sign is unknown).
     hottest = float(np.clip(depth, _LEAST_HEAT, posterior.num_rows))
     ladder = by_ladder(situation.row_seconds, posterior.num_rows, starts, factor, hottest, level, reason)
     if depth > _SHALLOW and ladder.seconds * situation.budget.transitions < _TOO_LONG:
