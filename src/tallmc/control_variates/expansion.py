@@ -141,6 +141,10 @@ class ExpandedModel(Model):
             return self
         return ExpandedModel(self.plain.at_time(time), self.expansion, self.bounds)
 
+    def heated(self, factor: Real[Array, ""]) -> "ExpandedModel":
+        """The same split at another temperature, which divides both parts of it."""
+        return eqx.tree_at(lambda model: model.plain, self, self.plain.heated(factor))
+
     def known_change(self, position: PyTree, proposed: PyTree, *, with_reach: bool = False) -> KnownChange:
         """Prior and polynomial; the reach is measured in the coordinates in which that is a sum of squares."""
         old, new = ravel_pytree(position)[0], ravel_pytree(proposed)[0]

@@ -3,10 +3,11 @@
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Array, PyTree, Real
+from jaxtyping import Array, Int, PyTree, Real
 
 from tallmc.control_variates.expansion import ExpandedModel
 from tallmc.control_variates.taylor import Taylor
+from tallmc.numerics.schedule import Schedule
 from tallmc.posterior import KnownChange, Model, PlainModel, Posterior
 from tallmc.posterior.linear_predictor import LinearPredictor, is_selection, selected
 
@@ -35,6 +36,21 @@ class ExpandedSelection(Model):
     bounds = property(lambda self: None, doc="None: rules that need bounds want them of coefficients.")  # pyright: ignore
     num_rows = property(lambda self: self.plain.num_rows, doc="Rows of data.")  # pyright: ignore
 
+    @property
+    def cooling(self) -> Schedule | None:
+        """The temperature as a function of time, if it changes."""
+        return self.plain.cooling
+
+    def at_time(self, time: Int[Array, ""]) -> "ExpandedSelection":
+        """The same at the temperature of this time; the regression in it has the same schedule."""
+        if self.cooling is None:
+            return self
+        return ExpandedSelection(self.plain.at_time(time), self.of_coefficients.at_time(time))
+
+    def heated(self, factor: Real[Array, ""]) -> "ExpandedSelection":
+        """The same split at another temperature."""
+        return ExpandedSelection(self.plain.heated(factor), self.of_coefficients.heated(factor))
+
     def known_change(self, position: PyTree, proposed: PyTree, *, with_reach: bool = False) -> KnownChange:
         """Prior and polynomial."""
         assert not with_reach
@@ -60,6 +76,7 @@ def expand_selection(taylor: Taylor, posterior: Posterior, at: PyTree) -> tuple[
         at: Where: coefficients of all columns, or a selection.
     """
     place = np.asarray(selected(at) if is_selection(at) else at)
-    whole = Posterior(LinearPredictor(posterior.log_likelihood.link), posterior.rows, temperature=posterior.temperature)
+    heat = posterior.temperature if posterior.schedule is None else posterior.schedule
+    whole = Posterior(LinearPredictor(posterior.log_likelihood.link), posterior.rows, temperature=heat)
     controlled = taylor.expand(whole, place)
     return ExpandedSelection(posterior.model, controlled.model), controlled.rows_read

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tallmc.diagnostics.ladder_plot import draw_ladder
 from tallmc.kernel_parts import rule_needs
 from tallmc.numerics.flat import as_numbers
 from tallmc.run.result import Run
@@ -126,6 +127,18 @@ def rows_plot(runs: dict[str, Run]) -> str:
         unit = "row" if step == 1 else f"{step} rows"
         axes.set(yscale="log", xlabel="rows read by one test", ylabel=f"tests per {unit}", xlim=(edges[0], None))
         figure.legend(loc="outside upper center", ncols=len(runs) + 1)
+        return _png(figure)
+
+
+def ladder_plot(run: Run) -> str:
+    """The rungs of a ladder with their swaps, and how states travelled."""
+    import_plotting()
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=(10, 3.6), layout="constrained")
+        draw_ladder(run, figure)
         return _png(figure)
 
 

@@ -48,6 +48,9 @@ should lie on top of each other, up to Monte Carlo error: a run with few effecti
 _ROWS = """How many tests read how many rows; both axes are logarithmic (but for zero), and heights allow for the
 width of the bars. Most tests are easy and need few rows. A hard one may need many more, and the tail shows how often. A
 mass at the dotted line is tests that had to read everything."""
+_LADDERS = """Rungs of a ladder sample the posterior at rising temperatures. Left, how often neighbours swap states when
+that is tried; a pair that hardly ever does cuts off what is above it. Right, the rungs on which states were, one scan
+after the other. Between modes the draws cross by states that come down from the hottest rung."""
 _TRACES = """Draws in the order in which they were made, one colour a chain, thinned to at most 1,000 points a chain.
 Healthy chains look like noise around a common level. A chain that drifts, sticks, or stays apart from the others has
 not converged."""
@@ -110,6 +113,7 @@ def write_report(runs: dict[str, Run], path: str | os.PathLike[str], title: str 
         f"<h2>Cost</h2><p>{_COSTS}</p>{_costs(runs)}{_kinds(runs)}",
         f"<h2>Marginal distributions</h2><p>{_MARGINALS} {shown}</p>{_image(plots.marginal_plot(runs))}",
         f"<h2>Rows read by each test</h2><p>{_ROWS}</p>{_image(plots.rows_plot(runs))}",
+        _ladders(runs),
         f"<h2>Traces</h2><p>{_TRACES} {shown}</p>{traces}",
         f"<footer>Written by tallmc {html.escape(version('tallmc'))}.</footer>",
     ]
@@ -168,6 +172,16 @@ def _kinds(runs: dict[str, Run]) -> str:
     """What became of steps of different kinds, and of the parts of kernels made of kernels."""
     lines = [(name, line) for name, run in runs.items() for line in run.summary().parts]
     return "".join(f"<p><b>{html.escape(name)}</b>: {html.escape(line)}</p>" for name, line in lines)
+
+
+def _ladders(runs: dict[str, Run]) -> str:
+    """A picture and a table for each ladder; nothing if there is none."""
+    found = [(name, run) for name, run in runs.items() if run.exchanges is not None]
+    shown = (
+        f"{_image(plots.ladder_plot(run), f'Ladder: {name}')}<pre>{html.escape(str(run.exchanges))}</pre>"
+        for name, run in found
+    )
+    return f"<h2>Ladders</h2><p>{_LADDERS}</p>{''.join(shown)}" if found else ""
 
 
 def _shown(num_coordinates: int) -> str:

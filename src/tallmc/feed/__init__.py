@@ -4,7 +4,7 @@ from tallmc.feed.all_rows import AllRowsFeed
 from tallmc.feed.contract import ALL_ROWS, Drawn, Feed, FeedKind, Needs, Window
 from tallmc.feed.in_memory import InMemoryFeed
 from tallmc.feed.indexed import IndexedFeed
-from tallmc.feed.several import SeveralFeeds, Windows
+from tallmc.feed.several import SeveralFeeds, Source, Windows
 from tallmc.feed.weighted import RowWeights, WeightedFeed
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "Needs",
     "RowWeights",
     "SeveralFeeds",
+    "Source",
     "WeightedFeed",
     "Window",
     "Windows",

@@ -11,10 +11,34 @@ from tallmc.feed.contract import Feed, Window
 from tallmc.posterior import Rows
 
 
+class Source(NamedTuple):
+    """Where one part's rows come from, for kernels that begin several tests within one transition.
+
+    Args:
+        feed: Of that part.
+        stage: What is on the device for it.
+        round: Rounds since the run began.
+    """
+
+    feed: Feed
+    stage: PyTree
+    round: UInt32[Array, ""]
+
+    def read(self, cursor: PyTree) -> "Window | Windows":
+        """The rows at a cursor that `feed.start` and `feed.advance` gave."""
+        return self.feed.read(self.stage, cursor, self.round)
+
+
 class Windows(NamedTuple):
-    """One window for each part, none of them read before it is asked for: only the part at work pays for its rows."""
+    """One window for each part, none of them read before it is asked for: only the part at work pays for its rows.
+
+    Args:
+        readers: Read the window of each part at the chain's own cursor.
+        sources: For parts with cursors of their own.
+    """
 
     readers: tuple[Callable[[], "Window | Windows"], ...]
+    sources: tuple[Source, ...] = ()
 
     def of(self, part: int) -> "Window | Windows":
         """Reads the window of one part."""
@@ -70,8 +94,9 @@ class SeveralFeeds(Feed):
 
     def read(self, stage: tuple[PyTree, ...], cursor: tuple[PyTree, ...], round_: UInt32[Array, ""]) -> Windows:  # pyright: ignore[reportIncompatibleMethodOverride]
         """One window for each part, not read yet: the part at work asks for its own."""
-        parts = zip(self.feeds, stage, cursor, strict=True)
-        return Windows(tuple(lambda feed=feed, s=s, c=c: feed.read(s, c, round_) for feed, s, c in parts))
+        sources = tuple(Source(feed, own, round_) for feed, own in zip(self.feeds, stage, strict=True))
+        pairs = zip(sources, cursor, strict=True)
+        return Windows(tuple(lambda source=source, c=c: source.read(c) for source, c in pairs), sources)
 
     @property
     def setup_rows(self) -> int:

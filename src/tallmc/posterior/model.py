@@ -56,6 +56,10 @@ class Model(eqx.Module):
     def known_change(self, position: PyTree, proposed: PyTree, *, with_reach: bool = False) -> KnownChange:
         """What needs no rows: the prior's part of the log ratio, the expansion's, and the reach of the bounds."""
 
+    @abc.abstractmethod
+    def heated(self, factor: Real[Array, ""]) -> "Model":
+        """The same model at so many times its temperature."""
+
     def log_likelihoods(self, position: PyTree, rows: PyTree) -> Real[Array, " rows"]:
         """Log likelihood of each of a batch of rows, before temperature and expansion."""
         return jax.vmap(self.log_likelihood, in_axes=(None, 0))(position, rows)
@@ -96,6 +100,10 @@ class PlainModel(Model):
         """The difference of both log likelihoods, tempered."""
         change = self.log_likelihoods(proposed, rows) - self.log_likelihoods(position, rows)
         return rounded(change / self.temperature.astype(change.dtype))
+
+    def heated(self, factor: Real[Array, ""]) -> "PlainModel":
+        """The same likelihood and prior, with a likelihood that counts for less."""
+        return eqx.tree_at(lambda model: model.temperature, self, self.temperature * factor)
 
     def known_change(self, position: PyTree, proposed: PyTree, *, with_reach: bool = False) -> KnownChange:
         """The prior's log ratio, which is all that a model without an expansion knows before it reads rows."""

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int, PyTree, Real
 
+from tallmc.numerics.arithmetic import ordered_sum
 from tallmc.posterior import resident
 from tallmc.posterior.model import Model
 
@@ -58,6 +59,31 @@ class WholeRows(eqx.Module):
         density.defvjp(forward, backward)
         return density
 
+    def log_likelihoods(self, model: Model, level: Real[Array, ""], positions: PyTree) -> Real[Array, " positions"]:
+        """Log likelihood of all rows, before temperature and less `level` for each of them, at several positions.
+
+        Every block of rows is read once for all positions.
+
+        Args:
+            model: With the likelihood.
+            level: See `log_density`.
+            positions: With a leading axis.
+        """
+        finest = jnp.result_type(float)
+
+        def of_block(first: Any, size: int) -> tuple[Array, PyTree]:
+            start = jnp.minimum(first, self.num_rows - size)
+            rows = resident.block(self.columns, start, size)
+            seen = jnp.arange(size, dtype=jnp.int32) >= first - start
+
+            def total(at: PyTree) -> Array:
+                excess = model.log_likelihoods(at, rows).astype(finest) - level.astype(finest)
+                return ordered_sum(jnp.where(seen, excess, 0))
+
+            return jax.vmap(total)(positions), ()
+
+        return self._summed(of_block, (), jnp.zeros(len(jax.tree.leaves(positions)[0]), finest))[0]
+
     def _value_and_slope(self, model: Model, level: Array, position: PyTree) -> tuple[Array, PyTree]:
         finest = jnp.result_type(float)
 
@@ -80,8 +106,10 @@ class WholeRows(eqx.Module):
         cold = 1 / model.temperature.astype(finest)
         return jax.tree.map(lambda a, b: a + b * cold.astype(b.dtype), known, likelihood)
 
-    def _summed(self, of_block: Callable[[Any, int], tuple[Array, PyTree]], position: PyTree) -> tuple[Array, PyTree]:
-        """The sum of all blocks, with Kahan's compensation."""
+    def _summed(
+        self, of_block: Callable[[Any, int], tuple[Array, PyTree]], position: PyTree, zero: Array | None = None
+    ) -> tuple[Array, PyTree]:
+        """The sum of all blocks, with Kahan's compensation; `zero` is what the first part of it begins with."""
         largest = _BLOCK if jax.default_backend() == "cpu" else _LARGE_BLOCK
         count = -(-self.num_rows // largest)
         size = -(-self.num_rows // count)
@@ -95,5 +123,6 @@ class WholeRows(eqx.Module):
             lost = jax.tree.map(lambda new, old, addend: (new - old) - addend, sums, totals, addends)
             return sums, lost
 
-        zeros = jnp.zeros((), jnp.result_type(float)), jax.tree.map(jnp.zeros_like, position)
+        nothing = jnp.zeros((), jnp.result_type(float)) if zero is None else zero
+        zeros = nothing, jax.tree.map(jnp.zeros_like, position)
         return jax.lax.fori_loop(0, count, add_one, (zeros, zeros))[0]

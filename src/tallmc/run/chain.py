@@ -12,6 +12,7 @@ from jaxtyping import Array, Bool, Int, PyTree, UInt32
 from tallmc.feed import Feed
 from tallmc.kernel import Kernel
 from tallmc.kernel_parts import opening_windows
+from tallmc.numerics.gains import tuning_gain
 from tallmc.numerics.keys import transition_keys
 from tallmc.numerics.programs import program
 from tallmc.posterior import Model
@@ -123,7 +124,7 @@ def observe_until_decided(
 def conclude_transition(problem: Problem, chain: Chain) -> tuple[Chain, Draw]:
     """Acts on a decided test: the draw it gives, and the chain at the start of the next test."""
     kernel, finished = problem.kernel, chain.finished + 1
-    rest, info = kernel.settle(chain.state, _gain(chain.finished, problem.num_warmup))
+    rest, info = kernel.settle(chain.state, tuning_gain(chain.finished, problem.num_warmup))
     stats = {"accepted": info.accepted, "rows": info.rows, "nonfinite": info.nonfinite, **info.stats}
     if problem.model.cooling is not None:
         stats["temperature"] = problem.model.at_time(chain.finished).temperature
@@ -143,13 +144,3 @@ def positions(problem: Problem, chains: Chain) -> PyTree:
     """Where stacked chains are: each at the last position that it accepted, whatever it is testing now."""
     kernel = problem.kernel
     return jax.vmap(lambda state: kernel.position(kernel.abandon(state)))(chains.state)
-
-
-def _gain(transition: Int[Array, ""], num_warmup: Int[Array, ""] | np.int32) -> Array:
-    """How strongly warm-up still listens: Robbins-Monro gains, and nothing once it is over.
-
-    An exponent between 1/2 and 1 makes the step size converge; 0.6 forgets a bad start soon. At a factor of 3 the first
-    rejections halve a step that is far too long.
-    """
-    gain = 3.0 * (transition + 1).astype(jnp.result_type(float)) ** -0.6
-    return jnp.where(transition < num_warmup, gain, 0.0)

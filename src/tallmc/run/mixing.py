@@ -53,6 +53,18 @@ def mixing(draws: Shaped[np.ndarray, "chains draws coordinates"]) -> Mixing:
     return Mixing(*found)
 
 
+def error_of_mean(draws: Real[np.ndarray, "chains draws"]) -> float:
+    """Monte Carlo standard error of the mean of one number, from its autocorrelations and what chains differ by.
+
+    Args:
+        draws: Of each chain; NaN comes of fewer than four.
+    """
+    if draws.shape[1] < _FEWEST_DRAWS:
+        return float("nan")
+    effective = _ess(_halves(draws[None].astype(float)))[0]
+    return float(draws.std(ddof=1) / np.sqrt(effective))
+
+
 def _mixing(draws: Real[np.ndarray, "coordinates chains draws"]) -> Mixing:
     halves = _halves(draws)
     together = halves.reshape(len(draws), -1)

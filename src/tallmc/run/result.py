@@ -20,6 +20,7 @@ from tallmc.run.chain import Chain
 from tallmc.run.convergence import convergence_doubts
 from tallmc.run.drive import Driven, drive
 from tallmc.run.drivers import Driver, pick_driver
+from tallmc.run.exchanges import Exchanges, stats_of_rungs
 from tallmc.run.records import Draw
 from tallmc.run.session import Session
 from tallmc.run.summary import Summary, costs_of
@@ -125,10 +126,19 @@ class Run:
 
     def part_stats(self, part: int) -> dict[str, np.ndarray]:
         """Statistics of the transitions that one part of a kernel made, chain after chain."""
+        if "swap_tried" in self.stats:
+            return stats_of_rungs(part, self.stats)
         if "part" not in self.stats:
             return self.stats
         mine = self.stats["part"] == part
         return {name: values[mine] for name, values in self.stats.items()}
+
+    @functools.cached_property
+    def exchanges(self) -> Exchanges | None:
+        """For a ladder of temperatures, what its rungs exchanged and the evidence that this gives; None for others."""
+        if "swap_tried" not in self.stats:
+            return None
+        return Exchanges.of(self.stats, float(self.posterior.temperature), self.posterior.num_rows)
 
     def extend(self, num_samples: int, *, progress: bool = True, driver: Driver | None = None) -> "Run":
         """Goes on where the run stopped: these draws and `num_samples` more of each chain, as one long run has them.
@@ -231,6 +241,8 @@ class Run:
 
     def _parts(self) -> tuple[str, ...]:
         """What each part of a kernel made of kernels did, and each kind of step, a line each."""
+        if self.exchanges is not None:
+            return tuple(str(self.exchanges).splitlines())
         parts, lines = self.kernel.parts(), []
         for number, part in enumerate(parts if len(parts) > 1 else ()):
             stats = self.part_stats(number)
@@ -247,6 +259,7 @@ class Run:
         if nonfinite := int(self.stats["nonfinite"].sum()):
             notes.append(f"{nonfinite} proposals were rejected because a row's log likelihood ratio was not finite")
         notes += self.doubts
+        notes += () if self.exchanges is None else self.exchanges.warnings
         parts = self.kernel.parts()
         for number, part in enumerate(parts):
             stats = self.part_stats(number)

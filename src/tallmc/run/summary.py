@@ -93,7 +93,7 @@ def costs_of(stats: dict[str, np.ndarray], num_rows: int, setup_rows: int, fewes
     # Two likelihoods a row, at the current position and at the proposed one; or as many as there were gradients.
     gradients = stats.get("gradients", np.zeros(1, int))
     followed = gradients[gradients > 0]
-    evaluations = np.sum(np.where(gradients > 0, gradients, 2) * rows.astype(float))
+    evaluations = np.sum(stats.get("evaluations", np.where(gradients > 0, gradients, 2) * rows.astype(float)))
     costs = {
         "acceptance": float(stats["accepted"].mean()),
         "rows_mean": float(rows.mean()),

@@ -3,5 +3,6 @@
 from tallmc.setup.gibbs import gibbs
 from tallmc.setup.normality import NormalityReport, check_normality
 from tallmc.setup.sample import sample
+from tallmc.setup.tempering import parallel_tempering
 
-__all__ = ["NormalityReport", "check_normality", "gibbs", "sample"]
+__all__ = ["NormalityReport", "check_normality", "gibbs", "parallel_tempering", "sample"]

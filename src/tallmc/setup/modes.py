@@ -26,6 +26,7 @@ _APART = 2.0
 # How far a mode of some rows may be from that of all, in standard deviations of a posterior of some: about sqrt(d) is
 # usual, and three more is what chance hardly ever does.
 _BLUR = 3.0
+_PLACES = 9  # on a line between two modes, their own included. A judgement: each takes a pass over all rows
 _NEGLIGIBLE = 30.0  # log density by which a mode that does not matter is below the best: a factor of 1e-13
 
 
@@ -65,6 +66,27 @@ def other_modes(posterior: Posterior, centre: PyTree, factor: Real[np.ndarray, "
         rows_read += len(heights) * posterior.num_rows
         modes = [mode for mode, height in zip(modes, heights[1:], strict=True) if height > heights[0] - _NEGLIGIBLE]
     return modes, rows_read
+
+
+def valley(posterior: Posterior, modes: list[PyTree]) -> tuple[float, int]:
+    """How far the log density falls, at most, on straight lines from the first mode to the others; and rows read.
+
+    The pass between two modes may be higher than what lies on a line. A temperature of this depth levels the valley.
+    """
+    flats = [flatten(mode)[0].astype(float) for mode in modes]
+    unravel = flatten(modes[0])[1]
+    dtype = flatten(modes[0])[0].dtype
+    shares = np.linspace(0, 1, _PLACES)
+    deepest, rows_read = 0.0, 0
+    for other in flats[1:]:
+        between = [unravel((flats[0] + share * (other - flats[0])).astype(dtype)) for share in shares]
+        heights = np.asarray(log_densities(posterior.model, posterior.rows, between))
+        rows_read += len(heights) * posterior.num_rows
+        heights = heights[np.isfinite(heights)]
+        if heights.size > 2:
+            # The lower mode's side is the shallower one, and crossing it once is all it takes.
+            deepest = max(deepest, float(min(heights[0], heights[-1]) - heights.min()))
+    return deepest, rows_read
 
 
 def find_mode(posterior: Posterior, init: PyTree, **options: Any) -> OptimiseResult:

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from tallmc.acceptance.normality import NormalityWarning
+from tallmc.compose import Ladder
 from tallmc.console.progress import say, working
 from tallmc.control_variates import Taylor
 from tallmc.diagnostics.audit import Audit, audit
@@ -31,6 +32,7 @@ from tallmc.setup.orthonormal import check_orthonormal
 from tallmc.setup.precision import check_precision, plan_doubts
 from tallmc.setup.recentre import Recentred, look_times, recentre
 from tallmc.setup.redesign import Redesigns
+from tallmc.setup.rung_placing import warmed_up
 from tallmc.setup.situation import Budget
 from tallmc.setup.start import (
     check_bounds,
@@ -155,7 +157,13 @@ def sample(
     with timing.phase("compiling"):
         others = audit_programs(problem, posterior.rows, chain_keys, positions, num_samples) if automatic else ()
         chains = start_chains(problem, chain_keys, positions, driver, others)
-    session = Session(fed, model, source, shuffle_seed, num_warmup, chains)
+    session, ladder_rows = Session(fed, model, source, shuffle_seed, num_warmup, chains), 0
+    if isinstance(fed, Ladder) and fed.adapts:
+        with timing.phase("warmup"), working("placing the rungs of the ladder", show=progress):
+            placed = warmed_up(session, stage, driver)
+        if placed.interrupted:
+            raise KeyboardInterrupt("stopped during warm-up: no draws to return")
+        session, ladder_rows = placed.session, placed.rows
     moved: list[Recentred] = []
 
     times = look_times(num_warmup)
@@ -183,7 +191,7 @@ def sample(
         done,
         kernel=start.kernel,
         posterior=given,
-        setup_rows=setup_rows + sum(found.rows_read for found in moved) + redesigns.rows_read,
+        setup_rows=setup_rows + ladder_rows + sum(found.rows_read for found in moved) + redesigns.rows_read,
         choices=start.choices + choices,
         known_doubts=start.doubts,
         unless_mixed=start.unless_mixed,
@@ -209,6 +217,8 @@ def _warn(run: Run) -> None:
         for warning in part.warnings(run.part_stats(number)):
             trusting = isinstance(part, MetropolisHastings) and part.rule.promise.trusts_normality
             warnings.warn(warning, NormalityWarning if trusting else UserWarning, stacklevel=3)
+    for warning in () if run.exchanges is None else run.exchanges.warnings:
+        warnings.warn(warning, UserWarning, stacklevel=3)
     for doubt in run.doubts:
         kind = ConvergenceWarning if doubt in run.convergence_doubts else UserWarning
         warnings.warn(doubt, kind, stacklevel=3)

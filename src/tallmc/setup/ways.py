@@ -15,6 +15,7 @@ from tallmc.proposals import HMC, CrankNicolson, Proposal, RandomWalk
 from tallmc.setup import contest
 from tallmc.setup.contest import Way
 from tallmc.setup.pilot import Pilot
+from tallmc.setup.rungs import expected_barrier, first_temperatures, ladder_of
 from tallmc.setup.surrogate import Surrogate
 
 # Share of all rows beyond which a test is better done with all of them. A judgement: rows that are gathered one by one
@@ -114,6 +115,44 @@ def by_gradients(
     return Way(
         NUTS(step_size=step_size), None, None, None, starts, contest.NUTS_EFFECTIVE, seconds, contest.NO_U_TURN, (why,)
     )
+
+
+def by_ladder(
+    row_seconds: float,
+    num_rows: int,
+    starts: Float[np.ndarray, "chains d"],
+    factor: Float[np.ndarray, "d d"],
+    hottest: float,
+    level: float,
+    reason: str,
+) -> Way:
+    """Rungs at rising temperatures, between several modes.
+
+    Args:
+        row_seconds: To work out the log likelihood of a row.
+        num_rows: All.
+        starts: Where its chains begin.
+        factor: Of the covariance at a mode.
+        hottest: The last temperature.
+        level: Log likelihood of a row at a mode.
+        reason: Why.
+    """
+    size = starts.shape[1]
+    heats = first_temperatures(size, hottest, num_rows)
+    ladder = ladder_of(heats, size, factor, level, adapts=True)
+    kernel = ladder.parts()[0]
+    followed = isinstance(kernel, NUTS)
+    # A walk that knows where it is reads one end of each step; swaps between NUTS read all rows once for every rung.
+    once = contest.pass_seconds(row_seconds, num_rows) / 2
+    each = contest.nuts_seconds(row_seconds, num_rows) + once if followed else once
+    seconds = len(heats) * ladder.moves * each
+    how = "gradients of all rows (NUTS)" if followed else "random walks with tests on all rows"
+    why = (
+        f"{reason}, so chains are ladders of temperatures from 1 to {hottest:,.3g} whose rungs swap states, moved by "
+        f"{how}; warm-up places the rungs ({len(heats)} to begin with)"
+    )
+    crossing = 1 / (2 + 2 * expected_barrier(size, hottest))
+    return Way(ladder, None, None, None, starts, crossing, seconds, contest.WALK, (why,))
 
 
 def by_walk(
