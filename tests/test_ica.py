@@ -210,8 +210,14 @@ def test_whatever_looks_at_runs_takes_matrices(expanded_run, tmp_path):
     np.testing.assert_array_equal(
         again.posterior.log_likelihood.whitening.unmixing(W), run.posterior.log_likelihood.whitening.unmixing(W)
     )
-    assert again.extend(5).samples.shape == (4, 2005, 3, 3)
     assert tm.design.moves_of(run, 10).position.shape == (10, 3, 3)
+
+
+@pytest.mark.slow
+def test_a_saved_run_goes_on(expanded_run, tmp_path):
+    _, run = expanded_run
+    run.save(tmp_path / "run")
+    np.testing.assert_array_equal(tm.load(tmp_path / "run").extend(5).samples, run.extend(5).samples)
 
 
 @pytest.mark.slow
