@@ -174,12 +174,8 @@ class MetropolisHastings(Kernel[AtRest, InTest]):
         return self.proposal.rescaled(self._tuning.factor(rest.tuned))
 
     def notes(self, stats: dict[str, np.ndarray], model: Model) -> list[str]:
-        """What the rule has to say."""
-        return self.rule.notes(stats, model)
-
-    def account(self, stats: dict[str, np.ndarray]) -> list[str]:
-        """Of the kinds of steps that the proposal makes, if there are several."""
-        return self.proposal.account(stats)
+        """What proposal and rule have to say."""
+        return self.proposal.notes(stats) + self.rule.notes(stats, model)
 
     def warnings(self, stats: dict[str, np.ndarray]) -> list[str]:
         """What the rule warns of."""
