@@ -183,12 +183,9 @@ class MetropolisHastings(Kernel[AtRest, InTest]):
         return self.proposal.rescaled(self._tuning.factor(rest.tuned))
 
     def notes(self, stats: dict[str, np.ndarray], model: Model) -> list[str]:
-        """What the rule has to say."""
-        return self.rule.notes(_of_the_test(stats), model) + _rows_to_propose(type(self.proposal).__name__, stats)
-
-    def account(self, stats: dict[str, np.ndarray]) -> list[str]:
-        """Of the kinds of steps that the proposal makes, if there are several."""
-        return self.proposal.account(stats)
+        """What proposal and rule have to say."""
+        of_steps = self.proposal.notes(stats) + _rows_to_propose(type(self.proposal).__name__, stats)
+        return of_steps + self.rule.notes(_of_the_test(stats), model)
 
     def warnings(self, stats: dict[str, np.ndarray]) -> list[str]:
         """What the rule warns of."""

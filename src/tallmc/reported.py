@@ -19,11 +19,6 @@ class Reported(eqx.Module):
         del stats, model
         return []
 
-    def account(self, stats: dict[str, np.ndarray]) -> list[str]:
-        """What became of transitions of different kinds, a line each for a run's summary; none for most kernels."""
-        del stats
-        return []
-
     def warnings(self, stats: dict[str, np.ndarray]) -> list[str]:
         """Why the run should not be trusted, from the same."""
         del stats

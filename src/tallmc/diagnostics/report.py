@@ -110,7 +110,7 @@ def write_report(runs: dict[str, Run], path: str | os.PathLike[str], title: str 
         _notes(runs),
         _choices(runs),
         f"<h2>Estimates</h2><p>{_ESTIMATES}</p>{estimates}",
-        f"<h2>Cost</h2><p>{_COSTS}</p>{_costs(runs)}{_kinds(runs)}",
+        f"<h2>Cost</h2><p>{_COSTS}</p>{_costs(runs)}",
         f"<h2>Marginal distributions</h2><p>{_MARGINALS} {shown}</p>{_image(plots.marginal_plot(runs))}",
         f"<h2>Rows read by each test</h2><p>{_ROWS}</p>{_image(plots.rows_plot(runs))}",
         _ladders(runs),
@@ -166,12 +166,6 @@ def _costs(runs: dict[str, Run]) -> str:
     return (
         f"<div class='wide'><table><thead><tr><th></th>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table></div>"
     )
-
-
-def _kinds(runs: dict[str, Run]) -> str:
-    """What became of steps of different kinds, and of the parts of kernels made of kernels."""
-    lines = [(name, line) for name, run in runs.items() for line in run.summary().parts]
-    return "".join(f"<p><b>{html.escape(name)}</b>: {html.escape(line)}</p>" for name, line in lines)
 
 
 def _ladders(runs: dict[str, Run]) -> str:

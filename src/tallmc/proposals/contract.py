@@ -63,8 +63,8 @@ class Proposal(eqx.Module):
         del position, proposed
         return {}
 
-    def account(self, stats: dict[str, np.ndarray]) -> list[str]:
-        """What became of steps of different kinds, a line each for a run's summary, from the statistics of all."""
+    def notes(self, stats: dict[str, np.ndarray]) -> list[str]:
+        """What a reader of a run's summary should be told, from the statistics of all its steps."""
         del stats
         return []
 

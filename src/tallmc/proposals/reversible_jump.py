@@ -103,10 +103,11 @@ class ReversibleJump(Proposal):
         before, after = (jnp.sum(end["gamma"], dtype=jnp.int32) for end in (position, proposed))
         return {"birth": after > before, "death": after < before}
 
-    def account(self, stats: dict[str, np.ndarray]) -> list[str]:
-        """How often each kind of step was proposed and accepted."""
+    def notes(self, stats: dict[str, np.ndarray]) -> list[str]:
+        """How often each kind of step was proposed, and accepted."""
         birth, death = (np.asarray(stats[name], bool) for name in ("birth", "death"))
-        return [_line(name, kind, stats) for name, kind in _kinds(birth, death).items()]
+        kinds = {"updates": ~birth & ~death, "births": birth, "deaths": death}
+        return ["; ".join(_line(name, kind, stats["accepted"]) for name, kind in kinds.items())]
 
     def check(self, position: PyTree, model: Model) -> None:
         """A position must be coefficients and truth values, one a column, with at least one that is true."""
@@ -151,14 +152,9 @@ def _one_of(key: Array, eligible: Bool[Array, " columns"]) -> Int[Array, ""]:
     return jnp.argmax(jnp.cumsum(eligible, dtype=jnp.int32) > wanted).astype(jnp.int32)
 
 
-def _kinds(birth: np.ndarray, death: np.ndarray) -> dict[str, np.ndarray]:
-    return {"births": birth, "deaths": death, "updates": ~birth & ~death}
-
-
-def _line(name: str, kind: np.ndarray, stats: dict[str, np.ndarray]) -> str:
-    accepted, rows = stats["accepted"][kind], stats["rows"][kind]
-    done = f"accepted {accepted.mean():.3f}, rows per step {rows.mean():,.0f}" if kind.any() else "none"
-    return f"{name:<15} {100 * kind.mean():.0f} % of the steps: {done}"
+def _line(name: str, kind: np.ndarray, accepted: np.ndarray) -> str:
+    share = f"{100 * kind.mean():.0f} % of the steps were {name}"
+    return f"{share}, accepted {accepted[kind].mean():.3f}" if kind.any() else f"no steps were {name}"
 
 
 def _positive(name: str, value: Any) -> Real[Array, "..."]:

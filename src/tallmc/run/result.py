@@ -240,7 +240,7 @@ class Run:
         return Summary(self._table, costs, tuple(self._notes()), audit, self._parts(), self.timing)
 
     def _parts(self) -> tuple[str, ...]:
-        """What each part of a kernel made of kernels did, and each kind of step, a line each."""
+        """What each part of a kernel made of kernels did, a line each."""
         if self.exchanges is not None:
             return tuple(str(self.exchanges).splitlines())
         parts, lines = self.kernel.parts(), []
@@ -249,9 +249,6 @@ class Run:
             share, moved = stats["rows"].size / self.stats["rows"].size, stats["accepted"]
             done = f"accepted {moved.mean():.3f}, rows per step {few(stats['rows'].mean())}" if moved.size else "none"
             lines.append(f"part {number} ({part.label})   {100 * share:.0f} % of the steps: {done}")
-        for number, part in enumerate(parts):
-            prefix = f"part {number}: " if len(parts) > 1 else ""
-            lines += [prefix + line for line in part.account(self.part_stats(number))]
         return tuple(lines)
 
     def _notes(self) -> list[str]:
