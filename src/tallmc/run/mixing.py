@@ -50,6 +50,21 @@ def mixing(draws: Real[np.ndarray, "chains draws coordinates"]) -> Mixing:
     return Mixing(*found)
 
 
+def ess_of_mean(draws: Real[np.ndarray, "chains draws"]) -> float:
+    """Effective draws for the mean of these very numbers, where `mixing` looks at their ranks.
+
+    Args:
+        draws: At least four of each chain.
+
+    Example:
+        >>> 3000 < ess_of_mean(np.random.default_rng(0).normal(size=(4, 1000))) < 5000
+        True
+    """
+    if draws.shape[1] < _FEWEST_DRAWS:
+        return float("nan")
+    return float(_ess(_halves(np.asarray(draws, float)[None]))[0])
+
+
 def _mixing(draws: Real[np.ndarray, "coordinates chains draws"]) -> Mixing:
     halves = _halves(draws)
     together = halves.reshape(len(draws), -1)
