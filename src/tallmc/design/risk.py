@@ -67,7 +67,7 @@ def risk(
     in the error D of the acceptance probability, a test moves the mean of f by E[D(x, x') (F(x') - F(x))] over the
     exact chain's proposals, F being what f is expected to add up to along the chain, above its mean. Where what f
     remembers decays by one rate, F = f (time + 1) / 2 with its autocorrelation time. For the squared deviation in a
-    normal posterior this gave the bias 10 % too small at an epsilon of 0.05 and 17 % at 0.2.
+    normal posterior this gave a bias 10 % too small at an epsilon of 0.05 and 17 % at 0.2.
 
     Args:
         posterior: What will be sampled; every row is read once.
