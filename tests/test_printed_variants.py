@@ -72,8 +72,8 @@ def test_the_skew_correction_as_printed_makes_it_worse():
 
 @pytest.mark.slow
 def test_the_skew_correction_s_figures():
-    """A million tests of each: 0.0005. At 500 rows the right one is known to leave 0.0001. The variance of the noise that
-    the known figures belong to is not on record; this one gives the same error without a correction."""
+    """A million tests of each: 0.0005. At 500 rows the right one is known to leave 0.0001. What variance of the noise
+    the known figures belong to is not on record; with this one the test without a correction errs as much."""
     plain, printed, right = (skew_error(terms, num_tests=1_000_000) for terms in ((0.0, 0.0), (2.0, 3.0), (2.0, 0.0)))
     print(f"plain {plain:+.4f}, printed {printed:+.4f}, right {right:+.4f}")
     assert abs(plain - 0.0023) < 0.0025
