@@ -34,7 +34,7 @@ def test_as_printed_the_loop_ends_by_chance_or_reads_all_rows():
     """Not divided by the standard deviation, of rows' N log ratios, a number of a hundred and more, the bound is in the
     tens of thousands. With moments that are not absolute it is next to nothing, for they are those of what is
     centred: symmetric rows pass any delta."""
-    log_ratios = population(normal, 1501, variance=20.0, log_ratio=0.0) * 10
+    log_ratios = population(normal, 1501, variance=20.0, log_ratio=0.0) * 5
     _, read = decide(Algorithm1(50, delta=0.3, normalised=False), tm.InMemoryFeed, log_ratios, 200)
     assert read == 1501
     _, honest = decide(Algorithm1(50, delta=0.3), tm.InMemoryFeed, log_ratios, 200)
@@ -72,7 +72,8 @@ def test_the_skew_correction_as_printed_makes_it_worse():
 
 @pytest.mark.slow
 def test_the_skew_correction_s_figures():
-    """A million tests of each: 0.0005. At 500 rows the right one is known to leave 0.0001."""
+    """A million tests of each: 0.0005. At 500 rows the right one is known to leave 0.0001. What variance of the noise
+    the known figures belong to is not on record; with this one the test without a correction errs as much."""
     plain, printed, right = (skew_error(terms, num_tests=1_000_000) for terms in ((0.0, 0.0), (2.0, 3.0), (2.0, 0.0)))
     print(f"plain {plain:+.4f}, printed {printed:+.4f}, right {right:+.4f}")
     assert abs(plain - 0.0023) < 0.0025

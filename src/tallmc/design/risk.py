@@ -15,7 +15,7 @@ from tallmc.numerics import schedule
 from tallmc.numerics.schedule import Schedule
 from tallmc.posterior import Posterior
 from tallmc.run import Run
-from tallmc.run.mixing import mixing
+from tallmc.run.mixing import ess_of_mean
 
 # From an exact test to one that always stops at its first look. Neighbours differ by a factor of 1.6; near its least
 # the risk is so flat that half of that on either side hardly shows.
@@ -67,7 +67,7 @@ def risk(
     in the error D of the acceptance probability, a test moves the mean of f by E[D(x, x') (F(x') - F(x))] over the
     exact chain's proposals, F being what f is expected to add up to along the chain, above its mean. Where what f
     remembers decays by one rate, F = f (time + 1) / 2 with its autocorrelation time. For the squared deviation in a
-    normal posterior this gives the bias within 20 % at any epsilon up to 0.2.
+    normal posterior this gave a bias 10 % too small at an epsilon of 0.05 and 17 % at 0.2.
 
     Args:
         posterior: What will be sampled; every row is read once.
@@ -90,8 +90,8 @@ def risk(
         raise ValueError("no move has a finite log ratio over all rows; use smaller steps")
     change = _change(posterior, function, moves)[kept]
     draws = _values(posterior, function, trial.unconstrained_samples, axes=2)
-    effective = float(mixing(draws[..., None]).ess_bulk[0])
-    if not (np.isfinite(effective) and effective > 0):
+    effective = ess_of_mean(draws)
+    if not (np.isfinite(effective) and effective > 0 and np.ptp(draws) > 0):
         raise ValueError("the trial run is too short, or the function is constant; draw more")
     time = max(draws.size / effective, 1.0)
     share = min(1.0, batch_size / posterior.num_rows)

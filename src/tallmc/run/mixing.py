@@ -53,16 +53,28 @@ def mixing(draws: Shaped[np.ndarray, "chains draws coordinates"]) -> Mixing:
     return Mixing(*found)
 
 
+def ess_of_mean(draws: Real[np.ndarray, "chains draws"]) -> float:
+    """Effective draws for the mean of these very numbers, where `mixing` looks at their ranks.
+
+    Args:
+        draws: At least four of each chain.
+
+    Example:
+        >>> 3000 < ess_of_mean(np.random.default_rng(0).normal(size=(4, 1000))) < 5000
+        True
+    """
+    if draws.shape[1] < _FEWEST_DRAWS:
+        return float("nan")
+    return float(_ess(_halves(np.asarray(draws, float)[None]))[0])
+
+
 def error_of_mean(draws: Real[np.ndarray, "chains draws"]) -> float:
     """Monte Carlo standard error of the mean of one number, from its autocorrelations and what chains differ by.
 
     Args:
         draws: Of each chain; NaN comes of fewer than four.
     """
-    if draws.shape[1] < _FEWEST_DRAWS:
-        return float("nan")
-    effective = _ess(_halves(draws[None].astype(float)))[0]
-    return float(draws.std(ddof=1) / np.sqrt(effective))
+    return float(draws.std(ddof=1) / np.sqrt(ess_of_mean(draws)))
 
 
 def _mixing(draws: Real[np.ndarray, "coordinates chains draws"]) -> Mixing:
