@@ -66,8 +66,7 @@ class Kernel(eqx.Module, Generic[Rest, State]):
     def begin(self, key: Array, rest: Rest, model: Model, time: Int[Array, ""]) -> State:
         """Begins a transition, before which there were `time`: proposes, and starts the test of that.
 
-        A kernel that `begins_with_rows` is called as `begin(key, rest, model, time, windows)`, with the first `Windows`
-        of feeds like those that it will be shown, not read yet.
+        With needs `to_begin`: `begin(key, rest, model, time, windows)`, the first `Windows` as its test will have.
         """
 
     @abc.abstractmethod
@@ -76,23 +75,15 @@ class Kernel(eqx.Module, Generic[Rest, State]):
 
     @abc.abstractmethod
     def settle(self, state: State, gain: Real[Array, ""]) -> tuple[Rest, Info]:
-        """Ends a transition: moves or stays, and tunes.
-
-        `gain` says how strongly to tune; it falls during warm-up and is zero after it.
-        """
+        """Ends a transition: moves or stays, and tunes as strongly as `gain` says, which falls in warm-up to zero."""
 
     @abc.abstractmethod
     def abandon(self, state: State) -> Rest:
         """The chain as it was before a test that is dropped undecided."""
 
     @property
-    def begins_with_rows(self) -> bool:
-        """Whether `begin` reads rows, as it does for proposals that follow the gradient of a minibatch."""
-        return False
-
-    @property
     def dear_to_begin(self) -> bool:
-        """Whether `begin` costs as much as a round, or more: in `Together`, chains then wait for each other with it."""
+        """Whether `begin` costs as much as a round, or more: in `Together`, chains then wait for each other."""
         return False
 
     @abc.abstractmethod
@@ -104,10 +95,7 @@ class Kernel(eqx.Module, Generic[Rest, State]):
         """The chain put elsewhere; what it has tuned stays."""
 
     def wants_every_row(self, state: State) -> PyTree:
-        """For feeds that draw rows by weight: whether the test just begun wants every row once instead; None: never.
-
-        Shaped like `needs`.
-        """
+        """Shaped like `needs`: whether its test wants every row once, in place of rows by weight; None: never."""
         del state
 
     def members(self) -> "tuple[Kernel, ...]":
@@ -115,10 +103,7 @@ class Kernel(eqx.Module, Generic[Rest, State]):
         return ()
 
     def parts(self) -> "tuple[Kernel, ...]":
-        """The kernels at the bottom, itself if it has no members; numbered as in `run.stats["part"]`.
-
-        Whatever looks at rules or proposals (checks, audits, reports, warnings) walks these.
-        """
+        """The kernels at the bottom, numbered as in `run.stats["part"]`; who looks at rules or proposals walks them."""
         members = self.members()
         return tuple(part for member in members for part in member.parts()) if members else (self,)
 
@@ -146,10 +131,6 @@ class Kernel(eqx.Module, Generic[Rest, State]):
         del stats
         return []
 
-    def doubts(self) -> list[str]:
-        """What is known against its draws before there are any."""
-        return []
-
     def check(self, position: PyTree, model: Model, drawn: Drawn) -> None:
         """Raises `ValueError` if this kernel cannot move such a position of such a model, from rows so drawn."""
         del position, model, drawn
@@ -158,21 +139,6 @@ class Kernel(eqx.Module, Generic[Rest, State]):
 def rule_needs(part: Kernel) -> Needs:
     """What a part without members needs of the rows that it decides from: the first of its needs."""
     return part.needs if isinstance(part.needs, Needs) else part.needs[0]
-
-
-def opening_windows(kernel: Kernel, feed: Feed, stage: PyTree, key_feed: Array, round_: Any) -> tuple[Any, ...]:
-    """What `begin` is given besides, for the test whose rows are drawn by `key_feed`; nothing is read yet."""
-    return (feed.read(stage, feed.start(key_feed), round_),) if kernel.begins_with_rows else ()
-
-
-def windows_of_part(kernel: Kernel, part: int, windows: Any) -> Any:
-    """For audits: of the windows that a kernel began with, those of one of its parts."""
-    for i, member in enumerate(kernel.members()):
-        count = len(member.parts())
-        if part < count:
-            return windows_of_part(member, part, windows.of(i))
-        part -= count
-    return windows
 
 
 def rule_feeds(kernel: Kernel, feed: Feed) -> tuple[Feed, ...]:
