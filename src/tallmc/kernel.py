@@ -65,8 +65,7 @@ class Kernel(Reported, Generic[Rest, State]):
     def begin(self, key: Array, rest: Rest, model: Model, time: Int[Array, ""]) -> State:
         """Begins a transition, before which there were `time`: proposes, and starts the test of that.
 
-        A kernel that `begins_with_rows` is called as `begin(key, rest, model, time, windows)`, with the first `Windows`
-        of feeds like those that it will be shown, not read yet.
+        With needs `to_begin`: `begin(key, rest, model, time, windows)`, the first `Windows` as its test will have.
         """
 
     @abc.abstractmethod
@@ -75,23 +74,15 @@ class Kernel(Reported, Generic[Rest, State]):
 
     @abc.abstractmethod
     def settle(self, state: State, gain: Real[Array, ""]) -> tuple[Rest, Info]:
-        """Ends a transition: moves or stays, and tunes.
-
-        `gain` says how strongly to tune; it falls during warm-up and is zero after it.
-        """
+        """Ends a transition: moves or stays, and tunes as strongly as `gain` says, which falls in warm-up to zero."""
 
     @abc.abstractmethod
     def abandon(self, state: State) -> Rest:
         """The chain as it was before a test that is dropped undecided."""
 
     @property
-    def begins_with_rows(self) -> bool:
-        """Whether `begin` reads rows, as it does for proposals that follow the gradient of a minibatch."""
-        return False
-
-    @property
     def dear_to_begin(self) -> bool:
-        """Whether `begin` costs as much as a round, or more: in `Together`, chains then wait for each other with it."""
+        """Whether `begin` costs as much as a round, or more: in `Together`, chains then wait for each other."""
         return False
 
     @abc.abstractmethod
@@ -103,10 +94,7 @@ class Kernel(Reported, Generic[Rest, State]):
         """The chain put elsewhere; what it has tuned stays."""
 
     def wants_every_row(self, state: State) -> PyTree:
-        """For feeds that draw rows by weight: whether the test just begun wants every row once instead; None: never.
-
-        Shaped like `needs`.
-        """
+        """Shaped like `needs`: whether its test wants every row once, in place of rows by weight; None: never."""
         del state
 
     def members(self) -> "tuple[Kernel, ...]":
@@ -114,10 +102,7 @@ class Kernel(Reported, Generic[Rest, State]):
         return ()
 
     def parts(self) -> "tuple[Kernel, ...]":
-        """The kernels at the bottom, itself if it has no members; numbered as in `run.stats["part"]`.
-
-        Whatever looks at rules or proposals (checks, audits, reports, warnings) walks these.
-        """
+        """The kernels at the bottom, numbered as in `run.stats["part"]`; who looks at rules or proposals walks them."""
         members = self.members()
         return tuple(part for member in members for part in member.parts()) if members else (self,)
 

@@ -78,7 +78,7 @@ class MetropolisHastings(Kernel[AtRest, InTest]):
     def needs(self) -> Needs | tuple[Needs, Needs]:
         """Those of the rule, and those of the proposal if it has any."""
         own = self.proposal.needs
-        return self.rule.needs if own is None else (self.rule.needs, own)
+        return self.rule.needs if own is None else (self.rule.needs, own._replace(to_begin=True))
 
     def prepared_for(self, model: Model, num_warmup: int) -> "MetropolisHastings":
         """The same kernel, whose proposal knows whether it can do without rows, and how long it may learn."""
@@ -92,11 +92,6 @@ class MetropolisHastings(Kernel[AtRest, InTest]):
     def init(self, position: PyTree) -> AtRest:
         """A chain at rest with steps as long as the proposal was given; warm-up has learned nothing yet."""
         return AtRest(position, self._tuning.init(position))
-
-    @property
-    def begins_with_rows(self) -> bool:
-        """Whether the proposal needs rows."""
-        return self.proposal.needs is not None
 
     @property
     def dear_to_begin(self) -> bool:
@@ -190,10 +185,6 @@ class MetropolisHastings(Kernel[AtRest, InTest]):
     def warnings(self, stats: dict[str, np.ndarray]) -> list[str]:
         """What the rule warns of."""
         return self.rule.warnings(_of_the_test(stats))
-
-    def doubts(self) -> list[str]:
-        """What speaks against the rule whatever it decides."""
-        return self.rule.doubts()
 
     def check(self, position: PyTree, model: Model, drawn: Drawn) -> None:
         """Asks the proposal and the rule, and whether they can go together."""

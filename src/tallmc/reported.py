@@ -23,7 +23,3 @@ class Reported(eqx.Module):
         """Why the run should not be trusted, from the same."""
         del stats
         return []
-
-    def doubts(self) -> list[str]:
-        """What is known against its draws before there are any."""
-        return []

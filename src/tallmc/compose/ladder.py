@@ -15,6 +15,7 @@ from tallmc.acceptance import AcceptanceRule, Exact, MHMinibatch
 from tallmc.compose.exchange import Exchange, ExchangeByRule, ExchangeOnAllRows, Facing, Swapped
 from tallmc.compose.rungs import Climbing, Rungs
 from tallmc.feed import Feed, SeveralFeeds, Windows
+from tallmc.feed.contract import begins_with_rows
 from tallmc.kernel import Info, Kernel
 from tallmc.metropolis import MetropolisHastings
 from tallmc.numerics.flat import as_device_array
@@ -397,7 +398,7 @@ def _runs(kernels: Sequence[Kernel]) -> list[tuple[Kernel, int]]:
             )
         if kernel.members():
             raise ValueError(f"rung {number} has a kernel made of kernels; pass one that is not")
-        if kernel.begins_with_rows:
+        if begins_with_rows(kernel.needs):
             raise ValueError(f"rung {number} has a proposal that reads rows; pass one that does not, such as tm.MALA")
         if runs and (runs[-1][0] is kernel or eqx.tree_equal(runs[-1][0], kernel) is True):
             runs[-1] = (runs[-1][0], runs[-1][1] + 1)

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, PyTree, Real
 
 from tallmc.feed import Feed, SeveralFeeds, Windows
+from tallmc.feed.contract import begins_with_rows
 from tallmc.kernel import Info, Kernel
 from tallmc.posterior import Model
 
@@ -71,11 +72,6 @@ class OneAtATime(Kernel[AllAtRest, OneInTest]):
         return AllAtRest(position, tuple(kernel.init(position) for kernel in self.kernels), jnp.int32(0))
 
     @property
-    def begins_with_rows(self) -> bool:
-        """Whether some member does."""
-        return any(kernel.begins_with_rows for kernel in self.kernels)
-
-    @property
     def dear_to_begin(self) -> bool:
         """Whether it is for some member."""
         return any(kernel.dear_to_begin for kernel in self.kernels)
@@ -89,7 +85,7 @@ class OneAtATime(Kernel[AllAtRest, OneInTest]):
 
         def begin(i: int) -> PyTree:
             kernel = self.kernels[i]
-            rows = (windows.of(i),) if windows is not None and kernel.begins_with_rows else ()
+            rows = (windows.of(i),) if windows is not None and begins_with_rows(kernel.needs) else ()
             return kernel.begin(key_member, kernel.moved(rest.members[i], rest.position), model, time, *rows)
 
         shapes = [jax.eval_shape(lambda i=i: begin(i)) for i in range(len(self.kernels))]

@@ -24,6 +24,7 @@ from tallmc.diagnostics.audit_programs import (
     totals_on_all_rows,
 )
 from tallmc.feed import Drawn, Feed, WeightedFeed
+from tallmc.feed.contract import begins_with_rows
 from tallmc.kernel_parts import rule_feeds, rule_needs
 from tallmc.metropolis import Asked, MetropolisHastings
 from tallmc.numerics.flat import is_real
@@ -123,7 +124,7 @@ def audit(run: Run, num_steps: int = STEPS, rng_key: int | Array = 0, *, seconds
             raise ValueError(f"audit looks at runs of MetropolisHastings, not of {type(part).__name__}")
     share, until = -(-num_steps // len(parts)), _clock() + seconds
     source = None
-    if run.session.kernel.begins_with_rows:
+    if begins_with_rows(run.session.kernel.needs):
         source = run.feed, run.feed.arrange(run.posterior.rows, run.shuffle_seed)
     found = [_audit_part(run, number, share, rng_key, until, source) for number in range(len(parts))]
     if len(found) == 1:

@@ -12,15 +12,16 @@ from jaxtyping import Array, PyTree
 
 from tallmc.acceptance.formulas import Formula
 from tallmc.feed import Feed, IndexedFeed, WeightedFeed
+from tallmc.feed.contract import begins_with_rows
 from tallmc.kernel import Kernel
-from tallmc.kernel_parts import opening_windows, rule_needs, windows_of_part
+from tallmc.kernel_parts import rule_needs
 from tallmc.metropolis import Asked, MetropolisHastings
 from tallmc.numerics.keys import transition_keys
 from tallmc.numerics.programs import COMPILED_SOON, program
 from tallmc.posterior import Model, RowBounds, Rows
 from tallmc.posterior.passes import add_up, prepare_parts
 from tallmc.posterior.resident import Column
-from tallmc.run.chain import Chain, Problem, observe_until_decided, start_chain
+from tallmc.run.chain import Chain, Problem, observe_until_decided, opening_windows, start_chain
 
 _REPLAYS = 100  # fresh tests of a step at most: a frequency is then known to 0.05, and 64 of them to less than 0.01
 STEPS = 64
@@ -55,7 +56,7 @@ def audit_programs(
     """
     kernel, model = problem.kernel, problem.model
     count = min(steps_worth_auditing(kernel, model), keys.shape[0] * (num_draws - 1))
-    if count < 1 or not isinstance(kernel, MetropolisHastings) or kernel.begins_with_rows:
+    if count < 1 or not isinstance(kernel, MetropolisHastings) or begins_with_rows(kernel.needs):
         return ()
 
     def of(tree: PyTree, length: int) -> PyTree:
@@ -111,10 +112,10 @@ def ask_again(
         rest = kernel.moved(kernel.abandon(state), position)
         part, key_part, rest_part = kernel.turn_of(number, key_kernel, rest)
         assert isinstance(part, MetropolisHastings)
-        if source is None or not part.begins_with_rows:
+        if source is None or not begins_with_rows(part.needs):
             return part.ask(key_part, rest_part, model.at_time(time), time)
         (windows,) = opening_windows(kernel, *source, key_feed, jnp.uint32(0))
-        own = windows_of_part(kernel, number, windows)
+        own = _windows_of_part(kernel, number, windows)
         return part.ask(key_part, rest_part, model.at_time(time), time, own)
 
     steps = keys, positions, states, times
@@ -122,6 +123,16 @@ def ask_again(
         if source is None:
             return jax.vmap(one)(*steps)
         return jax.lax.map(lambda step: one(*step), steps, batch_size=AT_ONCE)
+
+
+def _windows_of_part(kernel: Kernel, part: int, windows: Any) -> Any:
+    """Of the windows that a kernel began with, those of one of its parts."""
+    for i, member in enumerate(kernel.members()):
+        count = len(member.parts())
+        if part < count:
+            return _windows_of_part(member, part, windows.of(i))
+        part -= count
+    return windows
 
 
 @program

@@ -4,7 +4,7 @@ import abc
 import enum
 import math
 from collections.abc import Callable
-from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -30,6 +30,7 @@ class Needs(NamedTuple):
         expansion_order: Order of the Taylor expansion that it cannot do without; None if it can.
         decisive_rows: Rows that a decision rests on at least, for the noise of rounding; infinity: all of them.
         every_row: Whether every test reads every row, so that their order does not matter.
+        to_begin: Whether these rows are for beginning a test, namely for its proposal, and not for the test.
     """
 
     batch_size: int
@@ -37,6 +38,7 @@ class Needs(NamedTuple):
     expansion_order: int | None = None
     decisive_rows: float | None = None
     every_row: bool = False
+    to_begin: bool = False
 
     @property
     def row_bounds(self) -> bool:
@@ -49,6 +51,11 @@ class Needs(NamedTuple):
 
 
 ALL_ROWS = math.inf
+
+
+def begins_with_rows(needs: Any) -> bool:
+    """Whether what a kernel needs, one `Needs` or a tuple of such, has some that are for beginning a test."""
+    return needs.to_begin if isinstance(needs, Needs) else any(begins_with_rows(part) for part in needs)
 
 
 class Window(eqx.Module):

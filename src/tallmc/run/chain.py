@@ -10,8 +10,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Int, PyTree, UInt32
 
 from tallmc.feed import Feed
+from tallmc.feed.contract import begins_with_rows
 from tallmc.kernel import Kernel
-from tallmc.kernel_parts import opening_windows
 from tallmc.numerics.gains import tuning_gain
 from tallmc.numerics.keys import transition_keys
 from tallmc.numerics.programs import program
@@ -80,6 +80,11 @@ def restart_chain(problem: Problem, chain: Chain) -> Chain:
     """The chain with its test begun anew: what it had gathered belongs to another expansion of the posterior."""
     keys = transition_keys(jax.random.fold_in(chain.key, _RESTARTED), chain.finished)
     return _begin(problem, chain, problem.kernel.abandon(chain.state), *keys)
+
+
+def opening_windows(kernel: Kernel, feed: Feed, stage: PyTree, key_feed: Array, round_: Any) -> tuple[Any, ...]:
+    """What `begin` is given besides, for the test whose rows are drawn by `key_feed`; nothing is read yet."""
+    return (feed.read(stage, feed.start(key_feed), round_),) if begins_with_rows(kernel.needs) else ()
 
 
 def _begin(problem: Problem, chain: Chain, rest: PyTree, key_kernel: Array, key_feed: Array) -> Chain:

@@ -198,7 +198,12 @@ def named_parts(kernel: Kernel) -> list[tuple[str, Kernel]]:
 def doubts_of_parts(kernel: Kernel) -> tuple[str, ...]:
     """What is known against the parts of a kernel, by the names of these if there are several."""
     named = named_parts(kernel)
-    return tuple(f"{name}: {said}" if len(named) > 1 else said for name, part in named for said in part.doubts())
+    return tuple(
+        f"{name}: {said}" if len(named) > 1 else said
+        for name, part in named
+        if isinstance(part, MetropolisHastings)
+        for said in part.rule.doubts()
+    )
 
 
 def feed_kinds(kernel: Kernel, chosen: type[Feed] | None) -> list[FeedKind]:
