@@ -224,7 +224,7 @@ def test_a_saved_run_goes_on(expanded_run, tmp_path):
 def test_both_drivers_agree_on_independent_components():
     """To rounding: sums over sources are fused as a compiler likes, so a decision may turn, but not early."""
     posterior = tm.models.ica(recordings(), temperature=20.0)
-    kernel = tm.MetropolisHastings(tm.StiefelWalk(0.1), tm.MHMinibatch(100))
+    kernel = tm.MetropolisHastings(tm.StiefelWalk(0.1), tm.Exact(256))
     settings = {"init": np.asarray(real(np.eye(3))), "num_samples": 400, "num_warmup": 0, "rng_key": as_key(3)}
     one, other = (
         tm.sample(posterior, kernel, driver=driver, **settings) for driver in (tm.ChainByChain(), tm.Together())
