@@ -324,7 +324,7 @@ MUTANTS = {
         (DRIVERS + "test_an_extended_run_is_one_long_run[together-together]",),
     ),
     "tuning goes on after warm-up": Mutant(
-        "run/chain.py",
+        "numerics/gains.py",
         "return jnp.where(transition < num_warmup, gain, 0.0)",
         "return gain",
         (SAMPLE + "test_no_warmup_tunes_nothing",),
