@@ -14,7 +14,7 @@ import pytest
 
 import tallmc as tm
 from tallmc.compose.exchange import ExchangeOnAllRows, OnAllRows
-from tallmc.compose.ladder import order_after
+from tallmc.compose.ladder_parts import order_after
 from tallmc.run.exchanges import Exchanges, stepping_stones
 from tallmc.setup.rungs import placed_evenly
 from tallmc.setup.tempering import proper_prior
