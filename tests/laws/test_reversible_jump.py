@@ -63,7 +63,7 @@ def test_models_are_visited_as_often_as_the_posterior_says(posterior, exact, jum
     assert largest < 0.01
 
 
-@pytest.mark.parametrize("forgets_choice", [True, False])
+@pytest.mark.parametrize("forgets_choice", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_ratio_that_leaves_something_out_is_caught(posterior, exact, forgets_choice):
     """Negative control: without the choice of the column, or without the density of its coefficient."""
     careless = CarelessJumps(tm.ReversibleJump(0.3, 0.15), forgets_choice)
@@ -81,7 +81,7 @@ def test_a_floor_makes_the_posterior_proper_and_is_sampled_as_it_says():
     for floor in (0.1, 0.5):
         exact = exact_models(X, y, 1.0, floor, nodes=8)
         posterior = tm.models.variable_selection(np.asarray(real(X)), np.asarray(real(y)), 1.0, floor=floor)
-        beyond_chance, largest = excess(posterior, tm.ReversibleJump(0.3, 0.4), exact)
+        beyond_chance, largest = excess(posterior, tm.ReversibleJump(0.3, 0.4), exact, num_samples=600)
         assert beyond_chance <= 0
         assert largest < 0.01
         shares[floor] = exact[True, False][0]

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from tallmc.numerics.flat import as_device_array, flatten
+from tallmc.numerics.flat import as_device_array, flatten, require_reals
 from tallmc.numerics.permutation import NUM_KEYS
 from tallmc.optimise.contract import Problem, Sums
 from tallmc.optimise.halved_rows import Halves
@@ -159,7 +159,8 @@ def mode(posterior: Posterior, init: PyTree = None, *, epsilon: float = 0.01, **
     checks.check_data(posterior.data)
     target = posterior.unconstrained
     start = default_start(target) if init is None else unconstrained_start(posterior, init, 1)
-    positions = checks.one_position_per_chain(target, start, 1)
+    positions = checks.one_position_per_chain(target, start, 1, real_only=True)
+    require_reals("tm.optimise.mode", positions)
     checks.check_start(target, positions)
     first = jax.tree.map(lambda leaf: leaf[0], positions)
     require_derivatives(target, first, "tm.optimise.mode")

@@ -10,7 +10,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, PyTree, Real
 
-from tallmc.numerics.flat import as_device_array, as_position
+from tallmc.numerics.flat import as_device_array, as_position, as_real
 from tallmc.numerics.schedule import Redesigned, Schedule
 from tallmc.posterior.model import PlainModel
 from tallmc.posterior.passes import log_likelihood_sum
@@ -134,13 +134,13 @@ class Posterior(eqx.Module):
         """
         if self.transforms is None:
             return position
-        return unconstrained_position(self.transforms, jax.tree.map(_as_position, position))
+        return unconstrained_position(self.transforms, jax.tree.map(_as_real, position))
 
     def constrain(self, position: PyTree) -> PyTree:
         """A position of unconstrained numbers on the natural scale; the same if there are no transforms."""
         if self.transforms is None:
             return position
-        return constrained_position(self.transforms, jax.tree.map(_as_position, position))
+        return constrained_position(self.transforms, jax.tree.map(_as_real, position))
 
     def constrain_draws(self, draws: PyTree) -> PyTree:
         """Draws of unconstrained numbers as chains made them, leaves (chain, draw, ...), on the natural scale."""
@@ -166,7 +166,7 @@ class Posterior(eqx.Module):
             position: Where, on the natural scale.
             rows: If given, as if these were all the data there is.
         """
-        position = jax.tree.map(_as_position, position)
+        position = jax.tree.map(_as_position if self.transforms is None else _as_real, position)
         if self.transforms is not None:
             inside, density = contains(self.transforms, position), self.natural.log_density(position, rows)
             return jnp.where(inside, density, -jnp.inf)
@@ -181,6 +181,11 @@ class Posterior(eqx.Module):
 def _as_position(leaf: Any) -> Array:
     """Arrays keep their kind, such as truth values; a plain number is a real one."""
     return leaf if isinstance(leaf, jax.Array) else jnp.asarray(as_position(leaf))
+
+
+def _as_real(leaf: Any) -> Array:
+    """The same where there are transforms, which are of real numbers: whole numbers are meant as such."""
+    return as_real(_as_position(leaf))
 
 
 def _as_temperature(temperature: float | Array) -> Array:

@@ -9,7 +9,9 @@ from tallmc.posterior.posterior import Posterior
 from tallmc.transforms.positions import check_start, unconstrained_position
 
 
-def unconstrained_start(posterior: Posterior, init: PyTree, num_chains: int, name: str = "init") -> PyTree:
+def unconstrained_start(
+    posterior: Posterior, init: PyTree, num_chains: int, name: str = "init", *, real_only: bool = True
+) -> PyTree:
     """One position or one a chain, whichever was given; what is wrong with it is said in its own terms.
 
     Args:
@@ -17,10 +19,11 @@ def unconstrained_start(posterior: Posterior, init: PyTree, num_chains: int, nam
         init: On the natural scale; None stays None.
         num_chains: How many chains there will be.
         name: What the caller calls it.
+        real_only: Whether whole numbers are meant as real ones.
     """
     if init is None or posterior.transforms is None:
         return init
-    positions = checks.one_position_per_chain(posterior.natural, init, num_chains, name)
+    positions = checks.one_position_per_chain(posterior.natural, init, num_chains, name, real_only=real_only)
     given = [np.shape(leaf) for leaf in jax.tree.leaves(init)]
     alike = given != [leaf.shape for leaf in jax.tree.leaves(positions)]
     check_start(posterior.transforms, positions, name, alike=alike)

@@ -41,6 +41,7 @@ from tallmc.setup.start import (
     feed_kinds,
     find_start,
     make_feed,
+    moves_reals_only,
     unconstrained_expansion,
     weights_of,
 )
@@ -108,7 +109,8 @@ def sample(
         check_orthonormal(posterior, kernel if isinstance(kernel, Kernel) else None, init, control_variate)
         # Set-up and chains know unconstrained numbers only; the natural scale is that of the caller, before and after.
         given, posterior = posterior, posterior.unconstrained
-        init = unconstrained_start(given, init, num_chains)
+        real_only = not isinstance(kernel, Kernel) or moves_reals_only(kernel)
+        init = unconstrained_start(given, init, num_chains, real_only=real_only)
         control_variate = unconstrained_expansion(given, control_variate)
     key_shuffle, key_chains = unstacked(split_on_host(as_key(rng_key), 2), 2)
     key_plan, shuffle_seed = folded_on_host(key_shuffle, 1), word_on_host(key_shuffle)

@@ -92,7 +92,7 @@ def find_start(
         init, name = at, "at"
     if isinstance(posterior.log_likelihood, SelectedPredictor):
         return _selection(posterior, kernel, init, control_variate, num_chains, progress=progress)
-    real_only = control_variate is not None or all(_moves_reals_only(part) for part in kernel.parts())
+    real_only = control_variate is not None or moves_reals_only(kernel)
     positions = None
     if init is not None:
         positions = checks.one_position_per_chain(posterior, init, num_chains, name, real_only=real_only)
@@ -152,9 +152,12 @@ def _selection(
     return Start(model, kernel, positions, rows_read + more_rows, choices=choices)
 
 
-def _moves_reals_only(part: Kernel) -> bool:
-    """Whether a part has no use for whole numbers, so that a start that is given as such is meant as real."""
-    return isinstance(part, NUTS) or (isinstance(part, MetropolisHastings) and part.proposal.real_only)
+def moves_reals_only(kernel: Kernel) -> bool:
+    """Whether no part has a use for whole numbers, so that a start that is given as such is meant as real."""
+    return all(
+        isinstance(part, NUTS) or (isinstance(part, MetropolisHastings) and part.proposal.real_only)
+        for part in kernel.parts()
+    )
 
 
 def unconstrained_expansion(posterior: Posterior, control_variate: Taylor | None) -> Taylor | None:
