@@ -18,6 +18,7 @@ def main(names: list[str]) -> None:
         "posteriors",
         "gradients",
         "pitfall",
+        "beginning",
         "whole",
     ]
     first, arguments = names[:1], ()
