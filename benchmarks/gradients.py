@@ -38,7 +38,7 @@ def proposals(factor: np.ndarray) -> dict[str, tuple[tm.Proposal, int]]:
 
 
 def judge(posterior: tm.Posterior) -> reference.Moments:
-    """From draws with exact tests (`MHSS`); in so many dimensions importance sampling can only check it."""
+    """From draws with exact tests (`MHSS`); importance sampling is too coarse in so many dimensions."""
     result = tm.sample(posterior, num_samples=60_000, num_chains=NUM_CHAINS, progress=False)
     assert isinstance(result.kernel.parts()[0].rule, tm.MHSS), result.choices
     draws = np.asarray(result.samples, float)
