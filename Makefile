@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 IN_DOUBLE_PRECISION := tests/laws/test_subsampling.py tests/test_moments.py tests/test_precision.py \
 	tests/test_models.py tests/test_taylor.py
-SLOWLY_IN_DOUBLE_PRECISION := tests/laws/test_acceptance_frequency.py tests/laws/test_detailed_balance.py \
+SLOWLY_IN_DOUBLE_PRECISION := tests/laws/test_reversible_jump.py tests/laws/test_acceptance_frequency.py tests/laws/test_detailed_balance.py \
 	tests/laws/test_wrong_decisions.py tests/test_mode.py tests/test_optimise.py tests/test_optimise_degenerate.py \
 	tests/test_drivers.py::test_both_drivers_give_the_same_chains_bit_for_bit
 

@@ -94,7 +94,7 @@ def _shown(shares: np.ndarray) -> str:
     return ", ".join(f"{share:.3f}" for share in shares)
 
 
-def letor(num_samples: int = 30_000) -> Iterator[tuple[str, str, str]]:
+def letor(num_samples: int = 3_000) -> Iterator[tuple[str, str, str]]:
     """Relevance of documents (LETOR 4.0), from one variable and from the mode, with the paper's settings."""
     if not datasets.available("letor4.npz"):
         yield "letor4", "data not here", ""

@@ -61,7 +61,7 @@ def as_numbers(array: np.ndarray) -> np.ndarray:
     """For arithmetic: truth values as 0 and 1; numbers stay what they are.
 
     Example:
-        >>> as_numbers(np.asarray([True, False])).mean()
+        >>> float(as_numbers(np.asarray([True, False])).mean())
         0.5
     """
     return array.astype(float) if array.dtype == np.bool_ else array

@@ -148,7 +148,7 @@ class TuningOfUpdates(Tuning):
 def _one_of(key: Array, eligible: Bool[Array, " columns"]) -> Int[Array, ""]:
     """A column among those that are eligible, each as likely."""
     count = jnp.sum(eligible, dtype=jnp.int32)
-    wanted = jax.random.randint(key, (), 0, jnp.maximum(count, 1))
+    wanted = jax.random.randint(key, (), 0, jnp.maximum(count, 1), jnp.int32)
     return jnp.argmax(jnp.cumsum(eligible, dtype=jnp.int32) > wanted).astype(jnp.int32)
 
 
