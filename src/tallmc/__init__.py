@@ -6,6 +6,7 @@ from importlib.metadata import version as _version
 from tallmc import acceptance, compose, design, feed, models, optimise, proposals, transforms
 from tallmc.acceptance import *  # noqa: F403  what a room names as its own is public: a new rule is exported once
 from tallmc.acceptance.normality import NormalityWarning
+from tallmc.bounds import RegionBounds, bounds_of
 from tallmc.compose import *  # noqa: F403
 from tallmc.control_variates import Taylor
 from tallmc.diagnostics.audit import Audit, audit
@@ -39,12 +40,14 @@ __all__ = [
     "NormalityReport",
     "NormalityWarning",
     "Posterior",
+    "RegionBounds",
     "RowBounds",
     "Rows",
     "Run",
     "Taylor",
     "Together",
     "audit",
+    "bounds_of",
     "check_normality",
     "design",
     "load",

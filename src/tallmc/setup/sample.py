@@ -39,6 +39,7 @@ from tallmc.setup.start import (
     unconstrained_expansion,
     weights_of,
 )
+from tallmc.setup.worked_out import bounded_like
 
 _TOLERATED_ERROR = 0.01
 
@@ -148,7 +149,7 @@ def sample(
 
     def decide(looks: tuple[PyTree, ...]) -> tuple[Model, Feed] | None:
         assert start.controlled is not None
-        found = recentre(start.controlled, posterior, looks)
+        found = recentre(start.controlled, bounded_like(posterior, start.controlled), looks)
         if found is None:
             return None
         # The same rows, weighed anew if they are drawn by weight.

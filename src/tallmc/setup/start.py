@@ -30,6 +30,7 @@ from tallmc.posterior.derivatives import require_derivatives
 from tallmc.posterior.unconstrained_start import unconstrained_start
 from tallmc.proposals import Proposal
 from tallmc.setup.modes import find_mode
+from tallmc.setup.worked_out import with_worked_out_bounds
 
 _FEEDS: dict[Drawn, FeedKind] = {
     Drawn.EACH_ONCE: InMemoryFeed,
@@ -107,10 +108,26 @@ def find_start(
             positions = checks.one_position_per_chain(posterior, found.position, num_chains)
     controlled, model = None, posterior.model
     if control_variate is not None:
+        posterior = _bounded(posterior, kernel, like)
         at = jax.tree.map(lambda leaf: leaf[0], checks.one_position_per_chain(posterior, at, 1, "at"))
         controlled = control_variate.expand(posterior, at)
         model, rows_read = controlled.model, rows_read + controlled.rows_read
     return Start(model, kernel, positions, rows_read, controlled, choices=choices)
+
+
+def _bounded(posterior: Posterior, kernel: Kernel, like: PyTree) -> Posterior:
+    """With bounds that are worked out around the expansion, if some rule needs bounds and nobody gave any."""
+    for name, part in named_parts(kernel):
+        if posterior.bounds is None and rule_needs(part).row_bounds:
+            posterior, trouble = with_worked_out_bounds(posterior, like)
+            if trouble is not None:
+                raise ValueError(
+                    f"{name} needs a bound on what each row can say, this posterior has none, and none can be worked "
+                    f"out for its likelihood: there is no rule for {trouble}. Write it without that, pass "
+                    "tm.Posterior(..., bounds=tm.DerivativeBounds(first=..., second=..., third=...)), or use "
+                    "tm.MHMinibatch() or tm.Exact()"
+                )
+    return posterior
 
 
 def unconstrained_expansion(posterior: Posterior, control_variate: Taylor | None) -> Taylor | None:
