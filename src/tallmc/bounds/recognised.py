@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from tallmc.bounds import arithmetic, jet, unary
 from tallmc.bounds.log_sum import log_add_exp
-from tallmc.bounds.refusal import NotCoveredError, not_covered
+from tallmc.bounds.refusal import not_covered
 from tallmc.bounds.values import as_float, as_jet, moves, of_one_kind, plain, spread
 
 
@@ -30,20 +30,21 @@ def _log_ndtr(x: Any) -> Any:
     return jet.compose(unary.log_ndtr, as_jet(x))
 
 
-def _x_log(factor: Any, y: Any, log: Callable[[Any], Any]) -> Any:
-    """Zero where the factor is, whatever the logarithm."""
+def _x_log(factor: Any, y: Any, log: Callable[[Any], Any], known_log: Callable[[Any], Any]) -> Any:
+    """The product with a logarithm; zero where the factor is, which says something new only where the logarithm is
+    infinite, and there nothing is known if the factor depends on the position."""
+    product = arithmetic.multiply(factor, log(y) if moves(y) else known_log(as_float(y)))
     if moves(factor):
-        raise NotCoveredError("xlogy or xlog1py with a first argument that depends on the position")
-    known = as_float(factor)
-    return arithmetic.select(known != 0, jnp.zeros(y.shape), plain(arithmetic.multiply(known, log(y))))
+        return product
+    return arithmetic.select(as_float(factor) != 0, jnp.zeros(product.shape), plain(product))
 
 
 _RULES: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "logaddexp": (jnp.logaddexp, _log_add_exp),
     "_log_ndtr": (jax.scipy.special.log_ndtr, _log_ndtr),
     "log_ndtr": (jax.scipy.special.log_ndtr, _log_ndtr),
-    "xlogy": (jax.scipy.special.xlogy, lambda x, y: _x_log(x, y, arithmetic.logarithm)),
-    "xlog1py": (jax.scipy.special.xlog1py, lambda x, y: _x_log(x, y, arithmetic.logarithm_of_one_plus)),
+    "xlogy": (jax.scipy.special.xlogy, lambda x, y: _x_log(x, y, arithmetic.logarithm, jnp.log)),
+    "xlog1py": (jax.scipy.special.xlog1py, lambda x, y: _x_log(x, y, arithmetic.logarithm_of_one_plus, jnp.log1p)),
 }
 
 
