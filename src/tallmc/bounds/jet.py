@@ -11,7 +11,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from tallmc.bounds.interval import Interval, exactly, negative, outward, plus, scaled, square, times, up, within
+from tallmc.bounds.interval import Interval, exactly, negative, outward, plus, scaled, square, times, up, where_known, within
 
 
 class Jet(NamedTuple):
@@ -98,7 +98,10 @@ def compose(ranges: Callable[[Interval], Ranges], a: Jet) -> Jet:
         ranges: Of the function and its derivatives on an interval.
         a: What it is applied to.
     """
-    f = ranges(a.value)
+    # An end that is not known leaves nothing known, also of derivatives that are the same everywhere.
+    known = ~jnp.isnan(a.value.low + a.value.high)
+    found = ranges(a.value)
+    f = Ranges(*(where_known(part, known) for part in found[:3]), jnp.where(known, found.third, jnp.nan))
     curved = scaled(times(f.second, _from_zero(up(a.slope * a.slope))), jnp.asarray(0.5))
     bend = plus(times(f.first, a.bend), curved)
     twist = f.first.size * a.twist + f.second.size * a.slope * a.bend.size + f.third * a.slope**3 / 6

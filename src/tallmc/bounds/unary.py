@@ -161,14 +161,14 @@ def log_ndtr(x: Interval) -> Ranges:
     """Logarithm of the normal distribution function.
 
     Its derivative h, the inverse Mills ratio, falls; the second, -h (x + h), lies between -1 and 0 and rises; the third
-    is positive with one peak. Below -8 digits would be lost, and what is known of h stands in: it lies between
-    (t + sqrt(t^2 + 4)) / 2 and (3 t + sqrt(t^2 + 8)) / 4 with t = -x (Birnbaum, 1942; Sampford, 1953).
+    is positive with one peak. Below -8 digits would be lost, and what is known of h stands in: with t = -x it lies
+    between (3 t + sqrt(t^2 + 8)) / 4 (Sampford, 1953) and (t + sqrt(t^2 + 4)) / 2 (Birnbaum, 1942).
     """
     clipped = Interval(jnp.maximum(x.low, _MILLS_FROM), jnp.maximum(x.high, _MILLS_FROM))
     below = x.low < _MILLS_FROM
     first = falling(_mills, clipped)
-    steepest = jnp.where(below, (jnp.sqrt(x.low * x.low + 8) - 3 * x.low) / 4, first.high)
-    flattest = jnp.where(x.high < _MILLS_FROM, (jnp.sqrt(x.high * x.high + 4) - x.high) / 2, first.low)
+    steepest = jnp.where(below, (jnp.sqrt(x.low * x.low + 4) - x.low) / 2, first.high)
+    flattest = jnp.where(x.high < _MILLS_FROM, (jnp.sqrt(x.high * x.high + 8) - 3 * x.high) / 4, first.low)
     second = _loosened(rising(lambda u: -_mills(u) * (u + _mills(u)), clipped))
     third = _loosened(turning(_log_ndtr_third, (_PEAK_OF_LOG_NDTR,), clipped))
     # The third derivative rises up to its peak, so that below -8 it is at most what it is there.
@@ -176,7 +176,7 @@ def log_ndtr(x: Interval) -> Ranges:
         _loosened(rising(jax.scipy.special.log_ndtr, x)),
         _loosened(Interval(flattest, steepest)),
         Interval(jnp.where(below, -1.0, second.low), jnp.minimum(second.high, 0.0)),
-        third.size + 0 * x.low,
+        third.size,
     )
 
 
