@@ -17,6 +17,7 @@ class Case(NamedTuple):
     log_likelihood: object
     size: int
     centre: float = 0.2  # of every coordinate
+    width: float = 0.03  # of a coordinate: that of a posterior of a few thousand rows
 
 
 def rows(count, seed=0):
@@ -194,7 +195,7 @@ CASES = {
     "Poisson": Case(poisson, COLUMNS),
     "negative binomial": Case(negative_binomial, COLUMNS + 1, 0.5),
     "Weibull, censored": Case(weibull_censored, COLUMNS + 1),
-    "ordinal": Case(ordinal, CLASSES + COLUMNS),
+    "ordinal": Case(ordinal, CLASSES + COLUMNS, width=0.01),
     "Student t": Case(student, COLUMNS + 1),
     "Student t of any degree": Case(student_of_any_degree, COLUMNS + 2),
     "Gaussian": Case(gaussian, COLUMNS + 1),

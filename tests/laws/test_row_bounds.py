@@ -15,7 +15,6 @@ from tests import likelihoods
 from tests.likelihoods import CASES
 
 RADIUS, ROUNDING = 6.0, 1e-9
-WIDTH = 0.03  # of a coordinate: that of a posterior of a few thousand rows
 
 
 @pytest.fixture(autouse=True)
@@ -24,11 +23,11 @@ def _float64():
         yield
 
 
-def region(case, width=WIDTH, seed=1):
+def region(case, seed=1):
     """A centre, and correlated coordinates of different widths around it."""
     generator = np.random.default_rng(seed)
     mixing = np.eye(case.size) + 0.3 * generator.normal(size=(case.size, case.size))
-    widths = width * generator.uniform(0.5, 1.5, case.size)
+    widths = case.width * generator.uniform(0.5, 1.5, case.size)
     centre = case.centre + 0.3 * generator.normal(size=case.size)
     return centre, widths[:, None] * mixing / np.linalg.norm(mixing, axis=1, keepdims=True)
 
@@ -85,6 +84,7 @@ def shares(case, count, num_rows, seed=2):
 # Those that take long to compile are looked at among the slow tests only.
 LONG = {"negative binomial", "Student t of any degree", "Student t", "gamma", "beta", "mixture", "recursion", "ability"}
 LONG |= {"Weibull, censored", "small network", "error function", "softmax of chances", "softmax by hand", "logistic"}
+LONG |= {"powers", "zero-inflated Poisson"}
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name not in LONG])

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from tallmc.bounds.interval import Interval, exactly, up
+from tallmc.bounds.interval import Interval, around_zero, exactly, outward, up
 from tallmc.bounds.jet import Jet
 
 # By how much an offset, or the length of a row of the matrix, may be off, relative to the sizes of what was added up:
@@ -23,12 +23,14 @@ class Affine(NamedTuple):
         matrix: With the coordinates along its last axis.
         terms: At least the sum of the sizes of what offset and, times the radius, a row were added up from.
         radius: Of the region.
+        direction: Where directions lie, coordinate by coordinate; None: all of unit length.
     """
 
     offset: Float[Array, "..."]
     matrix: Float[Array, "... d"]
     terms: Float[Array, "..."]
     radius: Float[Array, ""]
+    direction: Interval | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -47,10 +49,21 @@ class Affine(NamedTuple):
         return Interval(self.offset - reach, self.offset + reach)
 
     @property
+    def slope(self) -> Interval:
+        """Its change along directions of unit length."""
+        if self.direction is None:
+            return around_zero(self.length)
+        ends = self.matrix * self.direction.low, self.matrix * self.direction.high
+        low, high = (jnp.sum(end, axis=-1) for end in (jnp.minimum(*ends), jnp.maximum(*ends)))
+        noise = up(_NOISE * self.terms / self.radius)
+        found = outward(low, high, jnp.sum(jnp.maximum(jnp.abs(ends[0]), jnp.abs(ends[1])), axis=-1))
+        return Interval(found.low - noise, found.high + noise)
+
+    @property
     def jet(self) -> Jet:
         """Along a line it has no bend."""
-        zero = jnp.zeros_like(self.offset)
-        return Jet(self.value, self.length, exactly(zero), zero)
+        zero = exactly(jnp.zeros_like(self.offset))
+        return Jet(self.value, self.slope, zero, zero)
 
 
 def whole_position(centre: Array, stretch: Array, radius: Array) -> Affine:
@@ -61,7 +74,7 @@ def whole_position(centre: Array, stretch: Array, radius: Array) -> Affine:
 
 def add(a: Affine, b: Affine) -> Affine:
     """The sum."""
-    return Affine(a.offset + b.offset, a.matrix + b.matrix, a.terms + b.terms, a.radius)
+    return a._replace(offset=a.offset + b.offset, matrix=a.matrix + b.matrix, terms=a.terms + b.terms)
 
 
 def shift(a: Affine, by: Array) -> Affine:
@@ -71,7 +84,8 @@ def shift(a: Affine, by: Array) -> Affine:
 
 def scale(a: Affine, factor: Array) -> Affine:
     """The product with a number that is known."""
-    return Affine(a.offset * factor, a.matrix * factor[..., None], a.terms * jnp.abs(factor), a.radius)
+    offset, matrix, terms = a.offset * factor, a.matrix * factor[..., None], a.terms * jnp.abs(factor)
+    return a._replace(offset=offset, matrix=matrix, terms=terms)
 
 
 def negate(a: Affine) -> Affine:
@@ -82,7 +96,7 @@ def negate(a: Affine) -> Affine:
 def mapped(function: Callable[[Array], Array], a: Affine) -> Affine:
     """A function that moves numbers about or adds them up."""
     along = jax.vmap(function, in_axes=-1, out_axes=-1)
-    return Affine(function(a.offset), along(a.matrix), function(a.terms), a.radius)
+    return a._replace(offset=function(a.offset), matrix=along(a.matrix), terms=function(a.terms))
 
 
 def contracted(a: Affine, with_offset: Callable[[Array], Array], with_sizes: Callable[[Array], Array]) -> Affine:
@@ -94,7 +108,7 @@ def contracted(a: Affine, with_offset: Callable[[Array], Array], with_sizes: Cal
         with_sizes: Multiplies by the sizes of what is known.
     """
     along = jax.vmap(with_offset, in_axes=-1, out_axes=-1)
-    return Affine(with_offset(a.offset), along(a.matrix), with_sizes(a.terms), a.radius)
+    return a._replace(offset=with_offset(a.offset), matrix=along(a.matrix), terms=with_sizes(a.terms))
 
 
 def choose(condition: Array, a: Affine, b: Affine) -> Affine:
@@ -104,10 +118,10 @@ def choose(condition: Array, a: Affine, b: Affine) -> Affine:
         return jnp.where(condition, x, y)
 
     matrix = jnp.where(condition[..., None], a.matrix, b.matrix)
-    return Affine(pick(a.offset, b.offset), matrix, pick(a.terms, b.terms), a.radius)
+    return a._replace(offset=pick(a.offset, b.offset), matrix=matrix, terms=pick(a.terms, b.terms))
 
 
 def without_position(value: Array, like: Affine) -> Affine:
     """A number that is known, as an affine one."""
     matrix = jnp.zeros((*value.shape, like.matrix.shape[-1]), value.dtype)
-    return Affine(value, matrix, jnp.abs(value), like.radius)
+    return Affine(value, matrix, jnp.abs(value), like.radius, like.direction)

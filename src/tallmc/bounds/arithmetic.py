@@ -1,6 +1,6 @@
 """Sums, products and comparisons of numbers, by what is known of each."""
 
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import jax
@@ -153,8 +153,7 @@ def size(a: Any) -> Any:
         return a
     x = as_jet(a)
     low, high = x.value
-    either = Interval(jnp.zeros_like(low), x.value.size + 0 * low)
-    kinked = jet.across_a_kink(x, x, either)
+    kinked = jet.across_a_kink(x, jet.negate(x), Interval(jnp.zeros_like(low), x.value.size))
     return jet.choose(low >= 0, x, jet.choose(high <= 0, jet.negate(x), kinked))
 
 
@@ -255,10 +254,8 @@ def select(which: Any, *cases: Any) -> Any:
 def _by_verdict(which: Verdict, no: Any, yes: Any) -> Jet:
     one, other = as_jet(yes), as_jet(no)
     low, high = jnp.minimum(one.value.low, other.value.low), jnp.maximum(one.value.high, other.value.high)
-    unknown = jnp.full(low.shape, jnp.nan)
-    either = Jet(Interval(low, high), unknown, Interval(unknown, unknown), unknown)
     certain, possible = (jnp.broadcast_to(answer, low.shape) for answer in which)
-    return jet.choose(certain, one, jet.choose(~possible, other, either))
+    return jet.choose(certain, one, jet.choose(~possible, other, jet.unknown_but(Interval(low, high))))
 
 
 def dot(a: Any, b: Any, dimensions: Any) -> Any:
@@ -285,12 +282,11 @@ def _dot_of_jets(a: Jet, b: Jet, product: Any) -> Jet:
         width = product(jnp.abs(m), s) + product(r, jnp.abs(n)) + product(r, s)
         return outward(middle - width, middle + width, terms)
 
-    across = up(product(a.slope, b.slope))
-    bend = plus(plus(times(a.value, b.bend), times(a.bend, b.value)), Interval(-across, across))
-    slope = product(a.value.size, b.slope) + product(a.slope, b.value.size)
-    twist = product(a.value.size, b.twist) + product(a.twist, b.value.size)
-    twist = twist + product(a.slope, b.bend.size) + product(a.bend.size, b.slope)
-    return Jet(times(a.value, b.value), up(slope), bend, up(twist))
+    def total(order: int) -> Interval:
+        parts = [times(a[k], b[order - k]) for k in range(order + 1)]
+        return reduce(plus, parts)
+
+    return Jet(*map(total, range(4)))
 
 
 def _without_guards(a: Any) -> tuple[Any, tuple]:

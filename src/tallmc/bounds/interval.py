@@ -85,6 +85,21 @@ def square(a: Interval) -> Interval:
     return Interval(jnp.maximum(found.low, 0.0), found.high)
 
 
+def cubed(a: Interval) -> Interval:
+    """The third power, which grows."""
+    return outward(a.low * a.low * a.low, a.high * a.high * a.high)
+
+
+def either(a: Interval, b: Interval) -> Interval:
+    """All that lies in one or the other, or between."""
+    return Interval(jnp.minimum(a.low, b.low), jnp.maximum(a.high, b.high))
+
+
+def around_zero(size: Array) -> Interval:
+    """All numbers of at most this size."""
+    return Interval(-size, size)
+
+
 def within(a: Interval, b: Interval) -> Interval:
     """What two intervals of the same number have in common; one that is not known gives way to the other."""
     return Interval(jnp.fmax(a.low, b.low), jnp.fmin(a.high, b.high))

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 
 from tallmc.bounds import affine, jet
 from tallmc.bounds.affine import Affine
-from tallmc.bounds.interval import Interval, outward, plus, up
+from tallmc.bounds.interval import Interval, around_zero, outward, plus, up
 from tallmc.bounds.jet import Jet
 from tallmc.bounds.unary import softplus
 
@@ -35,12 +35,8 @@ def log_add_exp(a: Affine | Jet, b: Affine | Jet) -> Jet:
     if isinstance(a, Affine) and isinstance(b, Affine):
         return jet.add(a.jet, jet.compose(softplus, affine.add(b, affine.negate(a)).jet))
     first, second = (x.jet if isinstance(x, Affine) else x for x in (a, b))
-    both = Jet(
-        Interval(*map(partial(jnp.stack, axis=-1), zip(first.value, second.value, strict=True))),
-        jnp.stack([first.slope, second.slope], axis=-1),
-        Interval(*map(partial(jnp.stack, axis=-1), zip(first.bend, second.bend, strict=True))),
-        jnp.stack([first.twist, second.twist], axis=-1),
-    )
+    together = partial(jnp.stack, axis=-1)
+    both = Jet(*(Interval(*map(together, zip(x, y, strict=True))) for x, y in zip(first, second, strict=True)))
     difference = jet.add(second, jet.negate(first))
     return jet.tighter(_of_jets(both), jet.add(first, jet.compose(softplus, difference)))
 
@@ -48,9 +44,9 @@ def log_add_exp(a: Affine | Jet, b: Affine | Jet) -> Jet:
 def _of_affine(terms: Affine) -> Jet:
     count = terms.shape[-1]
     if count > _MOST_PAIRS:
-        return _of_jets(terms.jet, affine.add(terms, affine.negate(_middle(terms))).length)
+        return _of_jets(terms.jet, affine.add(terms, affine.negate(_middle(terms))).slope.size)
     pairs = affine.add(_spread(terms, -1), affine.negate(_spread(terms, -2)))
-    lengths = pairs.length * (1 - jnp.eye(count))
+    lengths = pairs.slope.size * (1 - jnp.eye(count))
     # Term k weighs 1 / sum over j of exp(a_j - a_k); `pairs[k, j]` is a_k - a_j.
     heaviest = _up_to_one(1 / jnp.sum(jnp.exp(-pairs.value.high), axis=-1))
     return _assembled(terms.jet, lengths, heaviest)
@@ -59,7 +55,7 @@ def _of_affine(terms: Affine) -> Jet:
 def _of_jets(terms: Jet, from_middle: Array | None = None) -> Jet:
     """Of numbers of which nothing more is known than their jets; two of them move apart no faster than both together."""
     count = terms.shape[-1]
-    lengths = _both(terms.slope)
+    lengths = _both(terms.slope.size)
     if from_middle is not None:
         lengths = jnp.minimum(lengths, _both(from_middle))
     lengths = lengths * (1 - jnp.eye(count))
@@ -73,8 +69,10 @@ def _of_jets(terms: Jet, from_middle: Array | None = None) -> Jet:
 def _assembled(terms: Jet, lengths: Float[Array, "*n k k"], heaviest: Float[Array, "*n k"]) -> Jet:
     """From how fast any two terms move apart, and the largest weight of each."""
 
-    def expected(sizes: Array) -> Array:
-        return up(jnp.minimum(jnp.max(sizes, axis=-1), jnp.sum(heaviest * sizes, axis=-1)))
+    def expected(x: Interval) -> Interval:
+        """A mean lies between the least and the largest, and is of no more than its terms' sizes."""
+        size = up(jnp.sum(heaviest * x.size, axis=-1))
+        return Interval(jnp.maximum(jnp.min(x.low, axis=-1), -size), jnp.minimum(jnp.max(x.high, axis=-1), size))
 
     low, high = _log_of_sum(terms.value.low), _log_of_sum(terms.value.high)
     range_ = jnp.max(lengths, axis=(-2, -1))
@@ -84,12 +82,11 @@ def _assembled(terms: Jet, lengths: Float[Array, "*n k k"], heaviest: Float[Arra
     away = jnp.minimum(jnp.max(lengths, axis=-1), jnp.sum(heaviest[..., None, :] * lengths, axis=-1))
     cumulant = jnp.minimum(range_**3 / (6 * math.sqrt(3)), jnp.sum(heaviest * away**3, axis=-1))
     cumulant = up(jnp.minimum(cumulant, jnp.max(away, axis=-1) * variance))
-    bend = Interval(jnp.min(terms.bend.low, axis=-1), jnp.max(terms.bend.high, axis=-1))
-    spread = bend.high - bend.low
-    bend = plus(bend, Interval(jnp.zeros_like(variance), variance / 2))
-    twist = expected(terms.twist) + range_ * spread / 4 + cumulant / 6
+    spread = jnp.max(terms.bend.high, axis=-1) - jnp.min(terms.bend.low, axis=-1)
+    bend = plus(expected(terms.bend), Interval(jnp.zeros_like(variance), variance / 2))
+    twist = plus(expected(terms.twist), around_zero(up(range_ * spread / 4 + cumulant / 6)))
     value = outward(low, high, jnp.max(terms.value.size, axis=-1) + math.log(terms.shape[-1]))
-    return Jet(value, expected(terms.slope), bend, up(twist))
+    return Jet(value, expected(terms.slope), bend, twist)
 
 
 def _both(each: Array) -> Array:

@@ -61,6 +61,7 @@ _FUNCTIONS = {
 }
 _COMPARISONS = ("gt", "ge", "lt", "le", "eq", "ne")
 _COMBINATIONS = ("and", "or", "not")
+_KNOWN = {"integer_pow", *_ELEMENTWISE, *_FUNCTIONS, *_COMPARISONS, *_COMBINATIONS}
 # Operations that move numbers about, with the places of what is moved; the others say where to.
 _PLACED: dict[str, tuple[int, ...] | None] = {
     **dict.fromkeys(("reshape", "squeeze", "broadcast_in_dim", "expand_dims", "slice", "transpose", "rev"), (0,)),
@@ -95,6 +96,8 @@ def applied(equation: Any, inputs: list[Any]) -> list[Any]:
         which, *cases = inputs
         which = spread(which, shape) if moves(which) or np.ndim(which) else which
         return [arithmetic.select(which, *(spread(case, shape) for case in cases))]
+    if name not in _KNOWN:
+        raise not_covered(equation)
     over = [spread(x, shape) if moves(x) or np.ndim(x) else x for x in inputs]
     if len(inputs) == 2 and inputs[0] is inputs[1]:
         over[1] = over[0]  # the same number, which a product with itself must know
@@ -110,9 +113,7 @@ def _elementwise(equation: Any, name: str, inputs: list[Any]) -> Any:
         return arithmetic.combined(name, *inputs)
     if name in _FUNCTIONS:
         return jet.compose(_FUNCTIONS[name], as_jet(inputs[0]))
-    if name in _ELEMENTWISE:
-        return _ELEMENTWISE[name](*inputs)
-    raise not_covered(equation)
+    return _ELEMENTWISE[name](*inputs)
 
 
 def _placed(equation: Any, inputs: list[Any]) -> list[Any]:
@@ -169,15 +170,9 @@ def together(values: list[Any], function: Callable[..., Any], *, adding: bool = 
     if isinstance(values[0], Affine):
         matrix = _along_last(function, [value.matrix for value in values])
         offset, terms = (function(*(getattr(value, name) for value in values)) for name in ("offset", "terms"))
-        return Affine(offset, matrix, terms, values[0].radius)
-    low, high = ([getattr(value.value, end) for value in values] for end in ("low", "high"))
-    bends = ([getattr(value.bend, end) for value in values] for end in ("low", "high"))
-    slope, twist = ([getattr(value, name) for value in values] for name in ("slope", "twist"))
+        return values[0]._replace(offset=offset, matrix=matrix, terms=terms)
     found = Jet(
-        Interval(function(*low), function(*high)),
-        function(*slope),
-        Interval(*(function(*end) for end in bends)),
-        function(*twist),
+        *(Interval(*(function(*end) for end in zip(*column, strict=True))) for column in zip(*values, strict=True))
     )
     return jet.added_up(lambda x: x, found) if adding else found
 
@@ -197,9 +192,9 @@ def _extreme(equation: Any, value: Any) -> Jet:
     if math.prod(value.shape[axis] for axis in axes) == 1:
         return jet.mapped(over, x)
     interval = Interval(over(x.value.low), over(x.value.high))
-    slope = jnp.max(x.slope, axis=axes)
-    either = jet.constant(interval.low)._replace(slope=slope)
-    return jet.across_a_kink(either, either, interval)
+    steepest = Interval(jnp.min(x.slope.low, axis=axes), jnp.max(x.slope.high, axis=axes))
+    one_of_them = jet.constant(interval.low)._replace(slope=steepest)
+    return jet.across_a_kink(one_of_them, one_of_them, interval)
 
 
 def _converted(equation: Any, value: Any) -> Any:

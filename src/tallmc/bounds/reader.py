@@ -56,7 +56,7 @@ def _read_one(jaxpr: Any, equation: Any, inputs: list[Any]) -> list[Any]:
         case "cond":
             return _branched(equation, inputs)
         case "stop_gradient":
-            return [new_guard(plain(inputs[0]))]
+            return [new_guard(plain(inputs[0]), line_of(equation))]
         case _:
             return applied(equation, inputs)
 

@@ -116,7 +116,7 @@ class RegionBounds(SmoothBounds):
             return None
         whiten = np.asarray(self.whiten, float)
         factor = np.linalg.norm(whiten if stretch is None else whiten @ stretch, 2)
-        return found * factor**order * (1 + 1e-6)
+        return found * factor**order * (1 + 1e-5)  # as these, and the matrix, may be in float32
 
     def near(self, place: Place) -> Near | None:
         """In the largest ball around a place, in its coordinates, that lies in the region."""
@@ -281,4 +281,5 @@ def _bounds_of_block(
 
 def _rounded_up(bound: np.ndarray, dtype: Any) -> np.ndarray:
     """In the precision of the run, and no smaller."""
-    return np.nextafter(bound.astype(dtype), np.asarray(np.inf, dtype))
+    coarser = bound.astype(dtype)
+    return np.where(coarser > 0, np.nextafter(coarser, np.asarray(np.inf, dtype)), coarser)

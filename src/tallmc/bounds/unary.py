@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from tallmc.bounds.interval import Interval, exactly, negative, outward, scaled, up, where_known
+from tallmc.bounds.interval import Interval, exactly, negative, outward, scaled, where_known
 from tallmc.bounds.jet import Ranges
 
 Function = Callable[[Array], Array]
@@ -49,7 +49,7 @@ def turning(function: Function, places: tuple[float, ...], x: Interval) -> Inter
 def exp(x: Interval) -> Ranges:
     """All derivatives are the function itself."""
     value = rising(jnp.exp, x)
-    return Ranges(value, value, value, value.high)
+    return Ranges(value, value, value, value)
 
 
 def expm1(x: Interval) -> Ranges:
@@ -62,7 +62,7 @@ def log(x: Interval) -> Ranges:
     """Of positive numbers."""
     x = where_known(x, x.low > 0)
     first, second = falling(lambda u: 1 / u, x), rising(lambda u: -1 / (u * u), x)
-    return Ranges(rising(jnp.log, x), first, second, up(2 / x.low**3))
+    return Ranges(rising(jnp.log, x), first, second, falling(lambda u: 2 / (u * u * u), x))
 
 
 def log1p(x: Interval) -> Ranges:
@@ -79,21 +79,21 @@ def logistic(x: Interval) -> Ranges:
         rising(jax.nn.sigmoid, x),
         turning(_logistic_first, (0.0,), x),
         turning(_logistic_second, (-_PEAK_OF_TWO, _PEAK_OF_TWO), x),
-        third.size,
+        third,
     )
 
 
 def softplus(x: Interval) -> Ranges:
     """log(1 + exp(x)), whose derivative is the logistic function."""
     slope = logistic(x)
-    return Ranges(rising(jax.nn.softplus, x), slope.value, slope.first, slope.second.size)
+    return Ranges(rising(jax.nn.softplus, x), slope.value, slope.first, slope.second)
 
 
 def tanh(x: Interval) -> Ranges:
     """A logistic function of twice the number, stretched."""
     inner = logistic(Interval(2 * x.low, 2 * x.high))
-    four, eight = jnp.asarray(4.0), jnp.asarray(8.0)
-    return Ranges(rising(jnp.tanh, x), scaled(inner.first, four), scaled(inner.second, eight), up(16 * inner.third))
+    four, eight, sixteen = map(jnp.asarray, (4.0, 8.0, 16.0))
+    return Ranges(rising(jnp.tanh, x), scaled(inner.first, four), scaled(inner.second, eight), scaled(inner.third, sixteen))
 
 
 def erf(x: Interval) -> Ranges:
@@ -108,7 +108,7 @@ def erf(x: Interval) -> Ranges:
         rising(jax.scipy.special.erf, x),
         turning(first, (0.0,), x),
         turning(lambda u: -2 * u * first(u), (-root, root), x),
-        third.size,
+        third,
     )
 
 
@@ -116,7 +116,7 @@ def erfc(x: Interval) -> Ranges:
     """One less the error function."""
     inner = erf(x)
     value = falling(jax.scipy.special.erfc, x)
-    return Ranges(value, negative(inner.first), negative(inner.second), inner.third)
+    return Ranges(value, negative(inner.first), negative(inner.second), negative(inner.third))
 
 
 def lgamma(x: Interval) -> Ranges:
@@ -124,7 +124,7 @@ def lgamma(x: Interval) -> Ranges:
     x = where_known(x, x.low > 0)
     slope = digamma(x)
     value = _loosened(turning(jax.scipy.special.gammaln, (_SMALLEST_LGAMMA,), x))
-    return Ranges(value, slope.value, slope.first, slope.second.size)
+    return Ranges(value, slope.value, slope.first, slope.second)
 
 
 def digamma(x: Interval) -> Ranges:
@@ -134,7 +134,7 @@ def digamma(x: Interval) -> Ranges:
         _loosened(rising(jax.scipy.special.digamma, x)),
         _loosened(falling(lambda u: polygamma(1, u), x)),
         _loosened(rising(lambda u: polygamma(2, u), x)),
-        _loosened(falling(lambda u: polygamma(3, u), x)).size,
+        _loosened(falling(lambda u: polygamma(3, u), x)),
     )
 
 
@@ -171,25 +171,26 @@ def log_ndtr(x: Interval) -> Ranges:
     flattest = jnp.where(x.high < _MILLS_FROM, (jnp.sqrt(x.high * x.high + 8) - 3 * x.high) / 4, first.low)
     second = _loosened(rising(lambda u: -_mills(u) * (u + _mills(u)), clipped))
     third = _loosened(turning(_log_ndtr_third, (_PEAK_OF_LOG_NDTR,), clipped))
-    # The third derivative rises up to its peak, so that below -8 it is at most what it is there.
+    # The third derivative rises up to its peak, so that below -8 it lies between 0 and what it is there.
+    third = Interval(jnp.where(below, 0.0, third.low), third.high)
     return Ranges(
         _loosened(rising(jax.scipy.special.log_ndtr, x)),
         _loosened(Interval(flattest, steepest)),
         Interval(jnp.where(below, -1.0, second.low), jnp.minimum(second.high, 0.0)),
-        third.size,
+        third,
     )
 
 
 def sin(x: Interval) -> Ranges:
     """By the turning points between the ends."""
     value, slope = _wave(jnp.sin, x, 0.25), _wave(jnp.cos, x, 0.0)
-    return Ranges(value, slope, negative(value), slope.size)
+    return Ranges(value, slope, negative(value), negative(slope))
 
 
 def cos(x: Interval) -> Ranges:
     """By the turning points between the ends."""
     value, slope = _wave(jnp.cos, x, 0.0), negative(_wave(jnp.sin, x, 0.25))
-    return Ranges(value, slope, negative(value), slope.size)
+    return Ranges(value, slope, negative(value), negative(slope))
 
 
 def power(exponent: float) -> Callable[[Interval], Ranges]:
@@ -207,7 +208,7 @@ def power(exponent: float) -> Callable[[Interval], Ranges]:
             x = where_known(x, (x.low > 0) | (x.high < 0))
         factors = [1.0, exponent, exponent * (exponent - 1), exponent * (exponent - 1) * (exponent - 2)]
         parts = [_multiple_of_power(factor, exponent - k, x, whole) for k, factor in enumerate(factors)]
-        return Ranges(parts[0], parts[1], parts[2], parts[3].size)
+        return Ranges(*parts)
 
     return ranges
 

@@ -11,12 +11,13 @@ from jaxtyping import Array, Bool
 
 from tallmc.bounds import affine, jet, unary
 from tallmc.bounds.affine import Affine
-from tallmc.bounds.interval import Interval
+from tallmc.bounds.interval import Interval, exactly
 from tallmc.bounds.jet import Jet
 from tallmc.bounds.refusal import NotCoveredError
 
-# Numbers that are held fixed against overflow (`stop_gradient`), and how many times each is added.
-Guards = tuple[tuple[int, int], ...]
+# Numbers that are held fixed against overflow (`stop_gradient`), each with its number and the line where it is, and how
+# many times each is added.
+Guards = tuple[tuple[tuple[int, str], int], ...]
 _numbers = itertools.count()
 
 
@@ -75,11 +76,11 @@ def moves(value: Any) -> bool:
     return isinstance(value, MOVING)
 
 
-def new_guard(value: Any) -> Guarded:
+def new_guard(value: Any, line: str) -> Guarded:
     """A number that is held fixed; there must be only one of it, or it would have to be known where each belongs."""
     if int(np.prod(value.shape)) != 1:
         raise NotCoveredError("stop_gradient of more than one number")
-    return Guarded(jnp.zeros(value.shape), ((next(_numbers), 1),))
+    return Guarded(jnp.zeros(value.shape), (((next(_numbers), line), 1),))
 
 
 def guarded(value: Any, guards: Guards) -> Any:
@@ -121,9 +122,9 @@ def plain(value: Any) -> Any:
 
 def decided(answer: Verdict) -> Jet:
     """Yes as one and no as zero; nothing is known of what the position decides, but that it lies between."""
-    known = jnp.where(answer.certain == answer.possible, 0.0, jnp.nan)
+    known = exactly(jnp.where(answer.certain == answer.possible, 0.0, jnp.nan))
     value = Interval(answer.certain.astype(float), answer.possible.astype(float))
-    return Jet(value, known, Interval(known, known), known)
+    return Jet(value, known, known, known)
 
 
 def as_jet(value: Any) -> Jet:
