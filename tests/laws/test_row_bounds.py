@@ -32,13 +32,13 @@ def region(case, seed=1):
     return centre, widths[:, None] * mixing / np.linalg.norm(mixing, axis=1, keepdims=True)
 
 
-def bounds(case, centre, stretch, rows, radius=RADIUS):
+def bounds(case, centre, stretch, rows, radius=RADIUS, pieces=2):
     """Three for each row."""
     _, unravel = flatten(np.zeros(case.size))
-    middle, wide, radius = map(jnp.asarray, (centre, stretch, radius))
+    middle, wide, radius, pieces = map(jnp.asarray, (centre, stretch, radius, pieces))
 
     def of_row(row):
-        return derivative_bounds_of_row(case.log_likelihood, unravel, middle, wide, radius, row)
+        return derivative_bounds_of_row(case.log_likelihood, unravel, middle, wide, radius, pieces, row)
 
     return np.asarray(jax.jit(jax.vmap(of_row))(rows))
 

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Float, Int, PyTree
 
 from tallmc.bounds.affine import Affine, whole_position
 from tallmc.bounds.interval import Interval, up
@@ -35,6 +35,7 @@ def derivative_bounds_of_row(
     centre: Float[Array, " d"],
     stretch: Float[Array, "d d"],
     radius: Float[Array, ""],
+    pieces: Int[Array, ""],
     row: PyTree,
 ) -> Float[Array, "3"]:
     """At least the largest first, second and third derivative of a row's log likelihood, along any unit direction.
@@ -48,6 +49,8 @@ def derivative_bounds_of_row(
         centre: Middle of the region.
         stretch: From the coordinates z.
         radius: Of the region.
+        pieces: Into which the range of each number is cut through which a row knows the position, if there are only one
+            or two: what intervals lose by forgetting that two numbers depend on each other falls as fast.
         row: One row.
     """
     finer, row = _finer(unravel), jax.tree.map(_finer_leaf, row)
@@ -57,13 +60,13 @@ def derivative_bounds_of_row(
         def of_flat(flat: Array, row: PyTree) -> Any:
             return likelihood(finer(flat), row)
 
-        if len(centre) <= _FEW:
-            return _part_by_part(of_flat, position, row)
-        found = predictors_of(likelihood, finer, centre, row)
+        found = predictors_of(likelihood, finer, centre, row) if len(centre) > 1 else None
         if found is not None and found.count <= _FEW:
             seen = _read(found.at, position, row)
             if isinstance(seen, Affine):
-                return _part_by_part(found.link, seen, row)
+                return _part_by_part(found.link, seen, pieces, row)
+        if len(centre) <= _FEW:
+            return _part_by_part(of_flat, position, pieces, row)
         return _sizes(_read(of_flat, position, row))
 
 
@@ -102,18 +105,29 @@ def _read(function: Callable[[Array, PyTree], Any], first: Affine, row: PyTree) 
     return found
 
 
-def _part_by_part(function: Callable[[Array, PyTree], Any], seen: Affine, row: PyTree) -> Float[Array, "3"]:
-    """Of a function of one or two numbers: the largest over all parts of the directions.
+def _part_by_part(
+    function: Callable[[Array, PyTree], Any], seen: Affine, pieces: Int[Array, ""], row: PyTree
+) -> Float[Array, "3"]:
+    """Of a function of one or two numbers: the largest over all parts of the region and of the directions.
 
     The numbers fill an ellipse whatever the number of coordinates, which is the image of a disc of as many dimensions as
     there are numbers.
     """
-    alone = seen._replace(matrix=_square_factor(seen.matrix))
+    alone, two = seen._replace(matrix=_square_factor(seen.matrix)), len(seen.offset) == 2
+    low, high = map(jnp.asarray, _sectors() if two else (np.ones((1, 1)), np.ones((1, 1))))
+    # Squares are put into discs, which are wider by the root of two; one piece is the disc itself.
+    share = jnp.where(pieces > 1, math.sqrt(2) if two else 1.0, 1.0) / pieces
 
-    def along(low: Array, high: Array) -> Array:
-        return _sizes(_read(function, alone._replace(direction=Interval(low, high)), row))
+    def one(number: Array, worst: Array) -> Array:
+        cell, sector = number // len(low), number % len(low)
+        at = jnp.stack([cell % pieces, cell // pieces]) if two else cell[None]
+        place = (2 * at + 1) / pieces - 1.0
+        middle = alone.offset + alone.matrix @ (place * alone.radius)
+        direction = Interval(low[sector], high[sector])
+        piece = alone._replace(offset=middle, radius=alone.radius * share, direction=direction)
+        return jnp.maximum(worst, _sizes(_read(function, piece, row)))
 
-    return jnp.max(jax.vmap(along)(*map(jnp.asarray, _parts(len(seen.offset)))), axis=0)
+    return jax.lax.fori_loop(0, len(low) * pieces ** (2 if two else 1), one, jnp.zeros(3))
 
 
 def _square_factor(matrix: Float[Array, "m d"]) -> Float[Array, "m m"]:
@@ -128,10 +142,8 @@ def _square_factor(matrix: Float[Array, "m d"]) -> Float[Array, "m m"]:
     return jnp.stack([jnp.stack([length, jnp.zeros_like(length)]), jnp.stack([along, across])])
 
 
-def _parts(count: int) -> tuple[np.ndarray, np.ndarray]:
+def _sectors() -> tuple[np.ndarray, np.ndarray]:
     """Boxes, by their corners, that hold half of all directions: the other half has the same derivatives but for signs."""
-    if count == 1:
-        return np.ones((1, 1)), np.ones((1, 1))
     edges = np.pi * np.arange(_SECTORS + 1) / _SECTORS
     ends = np.stack([np.cos(edges), np.sin(edges)], axis=1)  # no sector has a turning point within, only at its ends
     low, high = np.minimum(ends[:-1], ends[1:]), np.maximum(ends[:-1], ends[1:])

@@ -1,6 +1,7 @@
 """Bounds that hold in a region: worked out from the likelihood's program there, one pass over the rows."""
 
 import math
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple
@@ -27,6 +28,9 @@ from tallmc.posterior.predictors import predictors_of
 _BEYOND_THE_SPHERE = 5.0
 # The bounds hold in a region that is wider by this, so that rounding of a distance does not matter.
 _MARGIN = 1e-3
+# Pieces into which ranges are cut: by how much finer each time (of one number, and of each of two), how fine at most, and
+# what the sum of the bounds must fall to for that to go on. A judgement: rows drawn are in proportion to the sum.
+_FINER_ONE, _FINER_TWO, _MOST_PIECES, _WORTHWHILE = 4, 2, {1: 64, 2: 4}, 0.95
 # Numbers of a block of rows that are worked on at once: some megabytes.
 _AT_ONCE, _MOST_ROWS, _FEWEST_ROWS = 2**22, 4096, 8
 
@@ -77,7 +81,7 @@ class FromProgram(SmoothBounds):
         radius = usual_radius(len(place.centre))
         region = _Region(place.centre.astype(float), np.asarray(place.stretch, float), radius * (1 + _MARGIN))
         (constants,) = _over_rows(likelihood, place.unravel, region, place.rows, (place.order,))
-        return Near(constants, radius, _rank_one(likelihood, place.unravel, len(place.centre), like))
+        return Near(constants, radius, _num_predictors(likelihood, place.unravel, len(place.centre), like) == 1)
 
 
 class RegionBounds(SmoothBounds):
@@ -194,7 +198,7 @@ def bounds_of(
         radius=as_device_array(region.radius, dtype),
         largest=as_device_array(np.max(changes), dtype),
         mean=as_device_array(np.mean(changes), dtype),
-        rank_one=_rank_one(likelihood, unravel, flat.size, rows.like),
+        rank_one=_num_predictors(likelihood, unravel, flat.size, rows.like) == 1,
     )
 
 
@@ -222,11 +226,11 @@ def _checked_region(posterior: Posterior, flat: np.ndarray, factor: np.ndarray, 
     return _Region(flat.astype(float), stretch, radius)
 
 
-def _rank_one(likelihood: Likelihood, unravel: Unflatten, size: int, like: PyTree) -> bool:
-    """Whether a row knows the position through one number."""
+def _num_predictors(likelihood: Likelihood, unravel: Unflatten, size: int, like: PyTree) -> int:
+    """Through how many numbers a row knows the position."""
     shape: Any = jax.ShapeDtypeStruct((size,), jnp.result_type(float))
     found = predictors_of(likelihood, unravel, shape, like) if size > 1 else None
-    return size == 1 or (found is not None and found.count == 1)
+    return size if found is None else found.count
 
 
 def _over_rows(
@@ -238,19 +242,38 @@ def _over_rows(
     columns, finer = rows.on_device(), as_double(likelihood)
     radius = np.asarray(region.radius)
 
-    def one_block(start: int) -> None:
+    def one_block(start: int, pieces: int) -> np.ndarray:
         first = min(start, rows.num_rows - size)
+        place = region.centre, region.stretch, radius, np.int32(pieces)
         with double_precision():
-            block = _bounds_of_block(
-                finer, unravel, region.centre, region.stretch, radius, columns, np.int32(first), size, orders
-            )
-        found[:, first : first + size] = np.asarray(block)
+            block = np.asarray(_bounds_of_block(finer, unravel, *place, columns, np.int32(first), size, orders))
+        found[:, first : first + size] = block
+        return block
 
     with must_fit(f"bounds of {size:,} rows at a time", "try fewer coordinates, or sample on the CPU"):
-        one_block(0)  # compiles, if anything does
+        count = _num_predictors(likelihood, unravel, len(region.centre), rows.like)
+        pieces = _enough_pieces(partial(one_block, 0), count)  # compiles, if anything does
         with ThreadPoolExecutor(2) as pool:
-            list(pool.map(carried_over(one_block), range(size, rows.num_rows, size)))
+            list(pool.map(carried_over(partial(one_block, pieces=pieces)), range(size, rows.num_rows, size)))
     return tuple(found)
+
+
+def _enough_pieces(first_block: Callable[[int], np.ndarray], count: int) -> int:
+    """Cuts finer until that gains little; the first rows stand for all of them.
+
+    Args:
+        first_block: Bounds of the first rows, given the number of pieces.
+        count: Of the numbers through which a row knows the position.
+    """
+    pieces, finer = 1, {1: _FINER_ONE, 2: _FINER_TWO}.get(count, 1)
+    total = np.sum(first_block(1)[-1])
+    while finer > 1 and pieces < _MOST_PIECES[count]:
+        again = np.sum(first_block(pieces * finer)[-1])
+        if not again < _WORTHWHILE * total:
+            break
+        pieces, total = pieces * finer, again
+    first_block(pieces)
+    return pieces
 
 
 def _rows_at_once(likelihood: Likelihood, unravel: Unflatten, size: int, like: PyTree) -> int:
@@ -268,12 +291,13 @@ def _bounds_of_block(
     centre: Array,
     stretch: Array,
     radius: Array,
+    pieces: Array,
     columns: PyTree,
     start: Array,
     size: int,
     orders: tuple[int, ...],
 ) -> Array:
-    of_row = partial(derivative_bounds_of_row, likelihood, unravel, centre, stretch, radius)
+    of_row = partial(derivative_bounds_of_row, likelihood, unravel, centre, stretch, radius, pieces)
     with jax.default_matmul_precision("highest"):
         found = jax.vmap(of_row)(resident.block(columns, start, size))
     return jnp.stack([found[:, order - 1] for order in orders])
