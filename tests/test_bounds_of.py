@@ -78,7 +78,8 @@ def test_own_likelihood_has_the_bounds_of_the_ready_one():
     of_own = tm.bounds_of(own(own_logistic, y), found.position, factor)
     of_ready = tm.bounds_of(tm.Posterior(ready.log_likelihood, ready.rows, ready.log_prior), found.position, factor)
     np.testing.assert_allclose(of_own.third, of_ready.third, rtol=1e-5)
-    assert of_own.rank_one and of_ready.rank_one
+    assert of_own.rank_one
+    assert of_ready.rank_one
 
 
 def test_a_smaller_region_has_smaller_bounds():
@@ -250,7 +251,9 @@ def test_a_kernel_with_an_exact_rule_has_its_bounds_worked_out():
     assert run.stats["rows"].mean() < 500
     assert run.stats["violations"].sum() == 0
     with pytest.raises(ValueError, match=r"no rule for erf_inv \(line \d+ of test_bounds_of.py\)"):
-        tm.sample(own(erf_inv, y), kernel, init=np.full(4, 0.1, np.float32), control_variate=tm.Taylor(at=np.full(4, 0.1)))
+        tm.sample(
+            own(erf_inv, y), kernel, init=np.full(4, 0.1, np.float32), control_variate=tm.Taylor(at=np.full(4, 0.1))
+        )
 
 
 def test_nothing_holds_everywhere():

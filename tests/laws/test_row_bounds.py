@@ -118,7 +118,9 @@ def climbed(case, steps, count, num_rows, seed):
     def climb(z, v, row, bound):
         def step(place, _):
             value, slope = jax.value_and_grad(share)(place, row, bound)
-            moved = [x + size * d / (jnp.linalg.norm(d) + 1e-30) for x, d, size in zip(place, slope, (0.7, 0.2), strict=True)]
+            moved = [
+                x + size * d / (jnp.linalg.norm(d) + 1e-30) for x, d, size in zip(place, slope, (0.7, 0.2), strict=True)
+            ]
             return onto(tuple(moved)), value
 
         place, values = jax.lax.scan(step, (z, v), length=steps)

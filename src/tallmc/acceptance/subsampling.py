@@ -40,8 +40,8 @@ class SubsamplingEvidence(eqx.Module):
         total: Logarithm of the chance that the rows so far leave to accept.
         level: What the total must exceed.
         violations: Rows that said more than they can.
-        every_row: Whether this is a plain test of all rows, because the process would draw more, or because an end of the
-            move lies where the bounds do not hold. Neither depends on which end is which.
+        every_row: Whether this is a plain test of all rows, because the process would draw more, or because an end of
+            the move lies where the bounds do not hold. Neither depends on which end is which.
         outside: Whether it is for the second reason.
         full: That test.
     """

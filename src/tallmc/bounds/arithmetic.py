@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jaxtyping import Array
 
 from tallmc.bounds import affine, jet, unary
 from tallmc.bounds.affine import Affine
@@ -306,5 +305,7 @@ def _as_exponential(a: Any) -> Exponential | None:
 
 
 def _log_add(a: Affine | Jet, b: Affine | Jet) -> Affine | Jet:
-    kinds = of_one_kind([a, b])
-    return log_add_exp(*kinds)
+    one, other = of_one_kind([a, b])
+    assert isinstance(one, Affine | Jet)
+    assert isinstance(other, Affine | Jet)
+    return log_add_exp(one, other)

@@ -53,7 +53,7 @@ def _of_affine(terms: Affine) -> Jet:
 
 
 def _of_jets(terms: Jet, from_middle: Array | None = None) -> Jet:
-    """Of numbers of which nothing more is known than their jets; two of them move apart no faster than both together."""
+    """Of numbers of which no more is known than their jets; two of them move apart no faster than both together."""
     count = terms.shape[-1]
     lengths = _both(terms.slope.size)
     if from_middle is not None:

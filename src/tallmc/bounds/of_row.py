@@ -23,8 +23,7 @@ from tallmc.posterior.predictors import predictors_of
 Likelihood = Callable[[PyTree, PyTree], Any]
 
 # Parts of the half circle of directions, where a row knows the position through two numbers: within a part the signs of
-# coefficients are known, and terms that cancel do so. With 16 a bound is within (1 + pi / 16)^3 of what one direction at a
-# time would give, and half of that on average.
+# coefficients are known, and terms that cancel do so. A judgement: parts of 11 degrees.
 _SECTORS = 16
 _FEW = 2  # numbers up to which directions are looked at part by part; for three there would be hundreds
 
@@ -110,8 +109,8 @@ def _part_by_part(
 ) -> Float[Array, "3"]:
     """Of a function of one or two numbers: the largest over all parts of the region and of the directions.
 
-    The numbers fill an ellipse whatever the number of coordinates, which is the image of a disc of as many dimensions as
-    there are numbers.
+    The numbers fill an ellipse, whatever the number of coordinates: the image of a disc of as many dimensions as there
+    are numbers.
     """
     alone, two = seen._replace(matrix=_square_factor(seen.matrix)), len(seen.offset) == 2
     low, high = map(jnp.asarray, _sectors() if two else (np.ones((1, 1)), np.ones((1, 1))))
@@ -143,7 +142,7 @@ def _square_factor(matrix: Float[Array, "m d"]) -> Float[Array, "m m"]:
 
 
 def _sectors() -> tuple[np.ndarray, np.ndarray]:
-    """Boxes, by their corners, that hold half of all directions: the other half has the same derivatives but for signs."""
+    """Boxes, by their corners, that hold half of all directions: the others' derivatives differ by signs alone."""
     edges = np.pi * np.arange(_SECTORS + 1) / _SECTORS
     ends = np.stack([np.cos(edges), np.sin(edges)], axis=1)  # no sector has a turning point within, only at its ends
     low, high = np.minimum(ends[:-1], ends[1:]), np.maximum(ends[:-1], ends[1:])

@@ -201,8 +201,7 @@ def _converted(equation: Any, value: Any) -> Any:
     """Between precisions; what a coarse one would round away is not followed."""
     kind = np.dtype(equation.params["new_dtype"])
     if isinstance(value, Verdict):
-        return value if kind == bool else decided(value)
+        return value if kind == np.bool_ else decided(value)
     if not jnp.issubdtype(kind, jnp.floating) or kind.itemsize < 4:
         raise not_covered(equation, f"a conversion to {kind.name}")
     return value
-

@@ -93,7 +93,7 @@ def _unrolled(equation: Any, inputs: list[Any]) -> list[Any]:
 
 
 def _stacked(column: list[Any]) -> Any:
-    values = of_one_kind(column)
+    values: list[Any] = list(of_one_kind(column))
     return together(values, lambda *parts: jnp.stack(parts)) if moves(values[0]) else jnp.stack(values)
 
 

@@ -12,6 +12,8 @@ import jax
 import jax.numpy as jnp
 
 from tallmc.bounds import arithmetic, jet, unary
+from tallmc.bounds.affine import Affine
+from tallmc.bounds.jet import Jet
 from tallmc.bounds.log_sum import log_add_exp
 from tallmc.bounds.refusal import not_covered
 from tallmc.bounds.values import as_float, as_jet, moves, of_one_kind, plain, spread
@@ -23,7 +25,10 @@ def _log_add_exp(a: Any, b: Any) -> Any:
         # log(exp(x) + exp(c)) = c + softplus(x - c)
         excess = as_jet(arithmetic.add(moving, -known))
         return jet.add(jet.constant(known), jet.compose(unary.softplus, excess))
-    return log_add_exp(*of_one_kind([a, b]))
+    one, other = of_one_kind([a, b])
+    assert isinstance(one, Affine | Jet)
+    assert isinstance(other, Affine | Jet)
+    return log_add_exp(one, other)
 
 
 def _log_ndtr(x: Any) -> Any:

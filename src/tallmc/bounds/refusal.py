@@ -45,7 +45,7 @@ def not_covered(equation: Any, what: str | None = None) -> NotCoveredError:
         what: What is the matter with it, if not the operation itself.
     """
     name = equation.primitive.name
-    return NotCoveredError(what or _WRITTEN.get(name, name), line_of(equation))
+    return NotCoveredError(what or str(_WRITTEN.get(name, name)), line_of(equation))
 
 
 def line_of(equation: Any) -> str:

@@ -28,8 +28,8 @@ from tallmc.posterior.predictors import predictors_of
 _BEYOND_THE_SPHERE = 5.0
 # The bounds hold in a region that is wider by this, so that rounding of a distance does not matter.
 _MARGIN = 1e-3
-# Pieces into which ranges are cut: by how much finer each time (of one number, and of each of two), how fine at most, and
-# what the sum of the bounds must fall to for that to go on. A judgement: rows drawn are in proportion to the sum.
+# Pieces into which ranges are cut: by how much finer each time (of one number, and of each of two), how fine at most,
+# and what the sum of the bounds must fall to for that to go on. A judgement: rows drawn are in proportion to the sum.
 _FINER_ONE, _FINER_TWO, _MOST_PIECES, _WORTHWHILE = 4, 2, {1: 64, 2: 4}, 0.95
 # Numbers of a block of rows that are worked on at once: some megabytes.
 _AT_ONCE, _MOST_ROWS, _FEWEST_ROWS = 2**22, 4096, 8
@@ -115,7 +115,9 @@ class RegionBounds(SmoothBounds):
         """Those of the region; None if some row has none."""
         found = np.asarray((self.first, self.second, self.third)[order - 1], float)
         if found.shape != (rows.num_rows,):
-            raise ValueError(f"these bounds are of {len(found)} rows, and there are {rows.num_rows}; work them out anew")
+            raise ValueError(
+                f"these bounds are of {len(found)} rows, and there are {rows.num_rows}; work them out anew"
+            )
         if not np.all(np.isfinite(found)):
             return None
         whiten = np.asarray(self.whiten, float)
@@ -127,7 +129,7 @@ class RegionBounds(SmoothBounds):
         constants = self.derivative_bounds(place.order, place.rows, np.asarray(place.stretch, float))
         whiten = np.asarray(self.whiten, float)
         away = np.linalg.norm(whiten @ (place.centre.astype(float) - np.asarray(self.centre, float)))
-        radius = (float(self.radius) - away) / np.linalg.norm(whiten @ place.stretch, 2)
+        radius = float((float(self.radius) - away) / np.linalg.norm(whiten @ place.stretch, 2))
         if radius <= 0:
             raise ValueError(
                 f"the expansion's centre lies {away:.3g} from that of the bounds' region, of radius "

@@ -93,7 +93,9 @@ def tanh(x: Interval) -> Ranges:
     """A logistic function of twice the number, stretched."""
     inner = logistic(Interval(2 * x.low, 2 * x.high))
     four, eight, sixteen = map(jnp.asarray, (4.0, 8.0, 16.0))
-    return Ranges(rising(jnp.tanh, x), scaled(inner.first, four), scaled(inner.second, eight), scaled(inner.third, sixteen))
+    return Ranges(
+        rising(jnp.tanh, x), scaled(inner.first, four), scaled(inner.second, eight), scaled(inner.third, sixteen)
+    )
 
 
 def erf(x: Interval) -> Ranges:

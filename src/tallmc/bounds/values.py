@@ -1,4 +1,4 @@
-"""What the reader of a likelihood knows of a number: nothing but itself, an affine form, a jet, or how it came about."""
+"""What the reader of a likelihood knows of a number: all, an affine form, a jet, or how it came about."""
 
 import itertools
 from collections.abc import Sequence

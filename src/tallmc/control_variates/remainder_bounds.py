@@ -73,7 +73,16 @@ class RemainderBounds(RowBounds):
         largest, mean = (as_device_array(value, dtype) for value in (constants.max(), constants.mean(dtype=float)))
         point, whiten_ = as_device_array(centre), as_device_array(whiten, dtype)
         radius = None if np.isinf(near.radius) else as_device_array(near.radius, dtype)
-        return cls(source, point, whiten_, largest, mean, radius, order, near.rank_one)
+        return cls(
+            source=source,
+            centre=point,
+            whiten=whiten_,
+            largest=largest,
+            mean=mean,
+            radius=radius,
+            order=order,
+            rank_one=near.rank_one,
+        )
 
     def constants(self, rows: Rows) -> np.ndarray:
         """Largest derivatives of the order after the expansion's, in units of the whitened coordinates."""

@@ -1,7 +1,6 @@
 """What a row can say at most: bounds on the change of its log likelihood, for the rules that need them."""
 
 import abc
-from collections.abc import Callable
 from typing import NamedTuple
 
 import equinox as eqx
@@ -10,7 +9,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, ArrayLike, PyTree, Real
 
-from tallmc.numerics.flat import as_device_array
+from tallmc.numerics.flat import Unflatten, as_device_array
 from tallmc.posterior.model import Model
 from tallmc.posterior.rows import Rows
 
@@ -71,7 +70,7 @@ class Place(NamedTuple):
     """
 
     model: Model
-    unravel: Callable
+    unravel: Unflatten
     centre: np.ndarray
     stretch: np.ndarray
     order: int

@@ -110,7 +110,9 @@ def plan(
     with timing.phase("pilot"), working("looking for a way to move", show=progress):
         ways, more_rows = around_a_mode(situation, controlled, weights, centre, factor, pilot)
     guessed = () if init is not None else _guessed(posterior, centre)
-    return _decided(situation, ways, rows_read + more_rows, (*guessed, passes, *unbounded, *_some_unbounded(controlled)))
+    return _decided(
+        situation, ways, rows_read + more_rows, (*guessed, passes, *unbounded, *_some_unbounded(controlled))
+    )
 
 
 def _bounded(situation: Situation) -> tuple[Situation, tuple[str, ...]]:
