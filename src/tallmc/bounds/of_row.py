@@ -118,15 +118,17 @@ def _part_by_part(
     share = jnp.where(pieces > 1, math.sqrt(2) if two else 1.0, 1.0) / pieces
 
     def one(number: Array, worst: Array) -> Array:
-        cell, sector = number // len(low), number % len(low)
-        at = jnp.stack([cell % pieces, cell // pieces]) if two else cell[None]
+        at = jnp.stack([number % pieces, number // pieces]) if two else number[None]
         place = (2 * at + 1) / pieces - 1.0
-        middle = alone.offset + alone.matrix @ (place * alone.radius)
-        direction = Interval(low[sector], high[sector])
-        piece = alone._replace(offset=middle, radius=alone.radius * share, direction=direction)
-        return jnp.maximum(worst, _sizes(_read(function, piece, row)))
+        piece = alone._replace(offset=alone.offset + alone.matrix @ (place * alone.radius), radius=alone.radius * share)
 
-    return jax.lax.fori_loop(0, len(low) * pieces ** (2 if two else 1), one, jnp.zeros(3))
+        # Directions side by side: where numbers lie, and ranges of functions there, are then worked out only once.
+        def along(low: Array, high: Array) -> Array:
+            return _sizes(_read(function, piece._replace(direction=Interval(low, high)), row))
+
+        return jnp.maximum(worst, jnp.max(jax.vmap(along)(low, high), axis=0))
+
+    return jax.lax.fori_loop(0, pieces ** (2 if two else 1), one, jnp.zeros(3))
 
 
 def _square_factor(matrix: Float[Array, "m d"]) -> Float[Array, "m m"]:

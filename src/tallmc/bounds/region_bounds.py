@@ -30,7 +30,7 @@ _BEYOND_THE_SPHERE = 5.0
 _MARGIN = 1e-3
 # Pieces into which ranges are cut: by how much finer each time (of one number, and of each of two), how fine at most,
 # and what the sum of the bounds must fall to for that to go on. A judgement: rows drawn are in proportion to the sum.
-_FINER_ONE, _FINER_TWO, _MOST_PIECES, _WORTHWHILE = 4, 2, {1: 64, 2: 4}, 0.95
+_FINER_ONE, _FINER_TWO, _MOST_PIECES, _WORTHWHILE = 4, 2, {1: 64, 2: 4}, 0.85
 # Numbers of a block of rows that are worked on at once: some megabytes.
 _AT_ONCE, _MOST_ROWS, _FEWEST_ROWS = 2**22, 4096, 8
 
