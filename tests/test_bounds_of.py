@@ -256,6 +256,42 @@ def test_a_kernel_with_an_exact_rule_has_its_bounds_worked_out():
         )
 
 
+def many(log_likelihood, outcome):
+    """Enough rows for tests on few to pay."""
+    big, _, _ = tm.models.generate_logistic(150_000, 4)
+    return tm.Posterior(log_likelihood, {"x": big, "y": outcome(big)}, lambda p: -0.5 * jnp.sum(p * p))
+
+
+def test_an_own_likelihood_is_sampled_by_exact_tests_on_few_rows():
+    """Draws against the normal at the mode, which with so many rows is right to a twentieth of a standard deviation."""
+    counts = np.random.default_rng(5)
+    posterior = many(own_poisson, lambda x: counts.poisson(np.exp(0.2 * x[:, 1])).astype(np.float32))
+    run = tm.sample(posterior, init=np.zeros(4, np.float32), progress=False)
+    assert isinstance(run.kernel.rule, tm.MHSS)
+    assert "worked out from the likelihood's own program" in "; ".join(run.choices)
+    assert run.stats["rows"].mean() < 5
+    assert run.stats["violations"].sum() == 0
+    assert run.stats["outside"].sum() == 0
+    assert run.audit.error_rate == 0
+    assert run.doubts == ()
+    found = tm.optimise.mode(posterior, init=np.zeros(4, np.float32), progress=False)
+    factor = covariance_factor(found.hessian)
+    draws = np.asarray(run.samples, float).reshape(-1, 4)
+    white = np.linalg.solve(factor, (draws - np.asarray(found.position, float)).T)
+    assert np.all(np.abs(white.mean(axis=1)) < 0.1)  # 4,000 draws: six Monte Carlo errors
+    assert np.all(np.abs(white.std(axis=1) - 1) < 0.08)
+
+
+def test_what_stands_in_the_way_of_bounds_is_among_the_choices():
+    def damped(position, row):
+        z = row["x"] @ position
+        return -0.5 * (row["y"] - z) ** 2 - jax.scipy.special.i0e(z)
+
+    run = tm.sample(many(damped, lambda x: x[:, 1]), init=np.zeros(4, np.float32), progress=False, num_samples=500)
+    assert any("no rule for bessel_i0e (line" in choice for choice in run.choices)
+    assert not isinstance(getattr(run.kernel, "rule", None), tm.MHSS)
+
+
 def test_nothing_holds_everywhere():
     assert FromProgram().derivative_bounds(3, READY["logistic"][0].rows) is None
     assert not np.isfinite(float(FromProgram().mean))

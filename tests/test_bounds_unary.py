@@ -1,12 +1,14 @@
 """Ranges of functions of one number and of their first three derivatives, against a fine grid and JAX's derivatives."""
 
+from fractions import Fraction
+
 import jax
 import jax.numpy as jnp
 import jax.scipy.special as special
 import numpy as np
 import pytest
 
-from tallmc.bounds import unary
+from tallmc.bounds import interval, jet, unary
 from tallmc.bounds.interval import Interval, exactly
 from tallmc.bounds.jet import compose, constant
 
@@ -94,3 +96,24 @@ def test_polygamma_is_scipys(order):
 
     x = np.geomspace(1e-3, 1e6, 200)
     np.testing.assert_allclose(unary.polygamma(order, jnp.asarray(x)), scipy.special.polygamma(order, x), rtol=3e-15)
+
+
+def test_arithmetic_rounds_outward():
+    """Against exact fractions: sums, products, squares, cubes, and sums of many terms that nearly cancel."""
+    generator = np.random.default_rng(0)
+    a, b = generator.normal(size=(2, 300)) * 10.0 ** generator.integers(-8, 8, size=(2, 300))
+    x, y = (Interval(jnp.asarray(v), jnp.asarray(v)) for v in (a, b))
+    exact = [tuple(map(Fraction, pair)) for pair in zip(a.tolist(), b.tolist(), strict=True)]
+    for found, truth in (
+        (interval.plus(x, y), [u + v for u, v in exact]),
+        (interval.times(x, y), [u * v for u, v in exact]),
+        (interval.scaled(x, jnp.asarray(1 / 3)), [u * Fraction(1 / 3) for u, _ in exact]),
+        (interval.square(x), [u * u for u, _ in exact]),
+        (interval.cubed(x), [u**3 for u, _ in exact]),
+    ):
+        low, high = (list(map(Fraction, np.asarray(end).tolist())) for end in found)
+        assert all(lo < t < hi or t == 0 for lo, t, hi in zip(low, truth, high, strict=True))
+    terms = jnp.concatenate([x.low, -x.low * (1 + 1e-15)])
+    total = jet.added_up(jnp.sum, jet.constant(terms)).value
+    truth = sum(map(Fraction, np.asarray(terms).tolist()))
+    assert Fraction(float(total.low)) < truth < Fraction(float(total.high))
