@@ -12,6 +12,7 @@ from tallmc.acceptance import AustereMH
 from tallmc.design import epsilon_within
 from tallmc.diagnostics.audit_programs import ask_again
 from tallmc.diagnostics.moves import Moves, move_moments, possible_moves
+from tallmc.feed.contract import begins_with_rows
 from tallmc.kernel import Kernel
 from tallmc.metropolis import MetropolisHastings
 from tallmc.numerics.keys import folded_on_host, part_of, split_on_host
@@ -81,7 +82,9 @@ class Redesigns:
         states = part_of(session.chains.state, chain)
         keys = split_on_host(folded_on_host(self.key, time), _NUM_MOVES)
         times = np.full(_NUM_MOVES, time, np.int32)
-        asked = ask_again(session.kernel, session.model, number, keys, positions, states, times)
+        feed, reads = session.feed, begins_with_rows(session.kernel.needs)
+        source = (feed, feed.arrange(self.rows, session.shuffle_seed)) if reads else None
+        asked = ask_again(session.kernel, session.model, number, keys, positions, states, times, source)
         question, kept = asked.question, np.flatnonzero(np.asarray(asked.possible))
         if not len(kept):
             return float(rule.epsilon.values[rule.epsilon.made])
