@@ -22,9 +22,36 @@ WHOLE, TEMPERING = "tests/test_whole_call.py::", "tests/test_tempering.py::"
 STIEFEL, ICA = "tests/test_stiefel_walk.py::", "tests/test_ica.py::"
 JUMPS, SELECTION = "tests/laws/test_reversible_jump.py::", "tests/test_variable_selection.py::"
 LANGEVIN, SGLD = "tests/laws/test_langevin.py::", "tests/test_sgld.py::"
+UNARY, BOUNDS_OF = "tests/test_bounds_unary.py::", "tests/test_bounds_of.py::"
+ROW_BOUNDS = "tests/laws/test_row_bounds.py::"
 BEST = SAMPLE + "test_warmup_finds_the_best_acceptance_rate_and_then_leaves_it"
 
 MUTANTS = {
+    # Bounds from programs.
+    "rounding is inward": Mutant(
+        "bounds/interval.py",
+        "return Interval(low - slack, high + slack)",
+        "return Interval(low + slack, high - slack)",
+        (UNARY + "test_arithmetic_rounds_outward",),
+    ),
+    "the second derivative of a logistic function turns elsewhere": Mutant(
+        "bounds/unary.py",
+        "_PEAK_OF_TWO = math.log(2 + math.sqrt(3))",
+        "_PEAK_OF_TWO = math.log(2 + math.sqrt(5))",
+        (UNARY + "test_ranges_hold_and_are_no_wider_than_need_be[logistic]",),
+    ),
+    "products forget how both factors change": Mutant(
+        "bounds/jet.py",
+        "for k in range(order + 1)) for order in range(4)",
+        "for k in range(0, order + 1, max(order, 1))) for order in range(4)",
+        (ROW_BOUNDS + "test_no_derivative_exceeds_its_bound[heteroscedastic]",),
+    ),
+    "bounds are taken to hold everywhere": Mutant(
+        "control_variates/remainder_bounds.py",
+        "jnp.where(jnp.maximum(triangle.near, triangle.far) <= self.radius, reach, jnp.inf)",
+        "jnp.where(triangle.far <= self.radius, reach, jnp.inf)",
+        (BOUNDS_OF + "test_the_reach_ends_where_the_region_does_whichever_way_a_step_goes",),
+    ),
     # Feeds.
     "windows hop by one": Mutant(
         "feed/window_order.py",

@@ -71,16 +71,32 @@ def test_the_choice_is_told_and_the_audit_is_in_the_summary(automatic):
     assert str(automatic.audit) in str(automatic.summary())
 
 
-def test_a_likelihood_without_bounds_is_sampled_by_minibatches_where_rows_are_many(capsys):
+def test_an_own_likelihood_of_many_rows_is_sampled_exactly_and_without_bounds_by_minibatches(capsys):
+    """Bounds are worked out from its program, if there is a rule for all that is in it."""
     X, y, _ = tm.models.generate_logistic(1_000_000, 3, seed=2)
     X, y = np.asarray(real(X)), np.asarray(real(y))
-    run = tm.sample(tm.Posterior(plain_logistic, {"x": X, "y": y}, normal_prior))
+    ready = tm.sample(tm.models.logistic_regression(X, y), progress=False)
+    exact = tm.sample(tm.Posterior(plain_logistic, {"x": X, "y": y}, normal_prior), progress=False)
+    assert rule_of(exact) == "MHSS"
+    assert exact.stats["rows"].mean() < 10
+    assert "worked out from the likelihood's own program" in " ".join(exact.choices)
+    assert exact.audit.error_rate == 0
+    assert not exact.doubts
+    compare(exact, ready)
+    capsys.readouterr()
+
+    def in_a_roundabout_way(at, row):
+        z = jnp.sinh(jnp.arcsinh(row["x"] @ at))
+        return row["y"] * z - jnp.logaddexp(0.0, z)
+
+    run = tm.sample(tm.Posterior(in_a_roundabout_way, {"x": X, "y": y}, normal_prior))
     assert rule_of(run) == "MHMinibatch"
+    assert "no rule for asinh" in " ".join(run.choices)
     assert run.stats["rows"].mean() < 200
     assert 0 < run.audit.interval[1] < 0.05
     assert "position for 3 numbers" in run.choices[0]
     assert capsys.readouterr().out.count("tallmc:") == 1
-    compare(run, tm.sample(tm.models.logistic_regression(X, y), progress=False))
+    compare(run, ready)
 
 
 def test_with_fewer_rows_tests_on_all_of_them_give_more_draws_for_the_whole_call(rows):

@@ -6,6 +6,7 @@ from importlib.metadata import version as _version
 from tallmc import acceptance, compose, design, feed, models, optimise, proposals, transforms
 from tallmc.acceptance import *  # noqa: F403  what a room names as its own is public: a new rule is exported once
 from tallmc.acceptance.normality import NormalityWarning
+from tallmc.bounds import RegionBounds, bounds_of
 from tallmc.compose import *  # noqa: F403
 from tallmc.control_variates import Taylor
 from tallmc.diagnostics.audit import Audit, audit
@@ -43,6 +44,7 @@ __all__ = [
     "NormalityWarning",
     "Posterior",
     "RandomSweep",
+    "RegionBounds",
     "RowBounds",
     "Rows",
     "Run",
@@ -51,6 +53,7 @@ __all__ = [
     "Together",
     "amari_distance",
     "audit",
+    "bounds_of",
     "check_normality",
     "design",
     "gibbs",

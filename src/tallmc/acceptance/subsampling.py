@@ -40,7 +40,9 @@ class SubsamplingEvidence(eqx.Module):
         total: Logarithm of the chance that the rows so far leave to accept.
         level: What the total must exceed.
         violations: Rows that said more than they can.
-        every_row: Whether this is a plain test of all rows, because the process would draw more.
+        every_row: Whether this is a plain test of all rows, because the process would draw more, or because an end of
+            the move lies where the bounds do not hold. Neither depends on which end is which.
+        outside: Whether it is for the second reason.
         full: That test.
     """
 
@@ -54,6 +56,7 @@ class SubsamplingEvidence(eqx.Module):
     level: Real[Array, ""]
     violations: Int[Array, ""]
     every_row: Bool[Array, ""]
+    outside: Bool[Array, ""]
     full: FullSum
 
 
@@ -139,6 +142,7 @@ class SubsamplingRule(SelectiveRule[SubsamplingEvidence]):
             violations=jnp.int32(0),
             # Both ways of a move have the same rate, so both are decided in the same way.
             every_row=~(ceiling + extra < model.num_rows),
+            outside=~jnp.isfinite(reach),
             full=FullSum.start(on_all_rows - offset, model.num_rows),
         )
 
@@ -191,8 +195,19 @@ class SubsamplingRule(SelectiveRule[SubsamplingEvidence]):
         )
 
     def stats(self, evidence: SubsamplingEvidence) -> dict[str, Array]:
-        """How many rows said more than their bound allows."""
-        return {"violations": evidence.violations}
+        """How many rows said more than their bound allows, and whether the move led where there are no bounds."""
+        return {"violations": evidence.violations, "outside": evidence.outside}
+
+    def notes(self, stats: dict[str, np.ndarray], model: Model) -> list[str]:
+        """Says where bounds hold that do not hold everywhere, and how often chains were to go elsewhere."""
+        if getattr(model.bounds, "radius", None) is None:
+            return []
+        beyond, count = int(np.sum(stats["outside"])), np.size(stats["outside"])
+        return [
+            "the bounds on what a row can say were worked out from the likelihood's own program and hold within "
+            f"{float(model.bounds.radius):.3g} standard deviations of the centre; {beyond:,} of {count:,} steps led "
+            "beyond and were decided on all rows"
+        ]
 
     def warnings(self, stats: dict[str, np.ndarray]) -> list[str]:
         """Says so if rows were seen to break their bounds."""

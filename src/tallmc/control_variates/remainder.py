@@ -7,6 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Real
 
+from tallmc.control_variates.term_sizes import term_sizes
+
 Elementwise = Callable[[Array], Array]
 
 _NUM_NODES = 2
@@ -48,7 +50,9 @@ def remainder(
     # The sum of point and step is itself rounded, which moves the value by the slope times that.
     blur = 4 * eps * jnp.abs(end)
     slope = jnp.abs(slope) + jnp.abs(_derivative(_derivative(function))(point)) * blur
-    rounding = _ROUNDINGS * eps * jnp.maximum(size, jnp.abs(value)) + blur * slope
+    # A value is rounded as the terms are that it is the sum of, and these may cancel.
+    size = jnp.maximum(jnp.maximum(size, term_sizes(function, point)), term_sizes(function, end))
+    rounding = _ROUNDINGS * eps * size + blur * slope
     return jnp.where(jnp.abs(plain - integral) > rounding, plain, integral)
 
 

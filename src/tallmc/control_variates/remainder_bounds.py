@@ -10,7 +10,7 @@ from jaxtyping import Array, PyTree, Real
 
 from tallmc.numerics.arithmetic import matvec
 from tallmc.numerics.flat import as_device_array
-from tallmc.posterior import RowBounds, Rows, SmoothBounds
+from tallmc.posterior import Near, RowBounds, Rows, SmoothBounds
 
 _NUM_ANGLES = 32  # of the grid on which the reach of a rank-one bound is looked for; the rise between is added
 _SLACK = 1e-4  # relative, for the rounding of the reach itself
@@ -37,7 +37,8 @@ class RemainderBounds(RowBounds):
     """What a Taylor expansion at `centre` can leave of a row's log ratio.
 
     Along the way from `position` to `proposed`, the slope of what is left of row i is at most
-    `constants[i] / order! * |distance from the centre|^order`. The integral of that is the bound.
+    `constants[i] / order! * |distance from the centre|^order`. The integral of that is the bound. Bounds that hold near
+    the centre only say nothing of a move with an end beyond: its reach is infinite, whichever end that is.
     """
 
     source: SmoothBounds
@@ -45,7 +46,9 @@ class RemainderBounds(RowBounds):
     whiten: Real[Array, "d d"]
     largest: Real[Array, ""]
     mean: Real[Array, ""]
+    radius: Real[Array, ""] | None  # None: everywhere
     order: int = eqx.field(static=True)
+    rank_one: bool = eqx.field(static=True)
 
     @property
     def proven(self) -> bool:
@@ -54,7 +57,7 @@ class RemainderBounds(RowBounds):
 
     @classmethod
     def of(
-        cls, source: SmoothBounds, order: int, centre: np.ndarray, whiten: np.ndarray, constants: np.ndarray
+        cls, source: SmoothBounds, order: int, centre: np.ndarray, whiten: np.ndarray, near: Near
     ) -> "RemainderBounds":
         """Bounds on what is left of each row's log ratio.
 
@@ -64,18 +67,32 @@ class RemainderBounds(RowBounds):
             centre: Where it was made, flat.
             whiten: From distances to coordinates in which the posterior is about as wide in all directions. Distances
                 are measured in these, which makes bounds as tight for badly scaled columns as for standardised ones.
-            constants: Of all rows, as `constants` gives them.
+            near: Bounds around the centre, for distances in these.
         """
-        dtype = centre.dtype
+        dtype, constants = centre.dtype, near.constants
         largest, mean = (as_device_array(value, dtype) for value in (constants.max(), constants.mean(dtype=float)))
         point, whiten_ = as_device_array(centre), as_device_array(whiten, dtype)
-        return cls(source=source, centre=point, whiten=whiten_, largest=largest, mean=mean, order=order)
+        radius = None if np.isinf(near.radius) else as_device_array(near.radius, dtype)
+        return cls(
+            source=source,
+            centre=point,
+            whiten=whiten_,
+            largest=largest,
+            mean=mean,
+            radius=radius,
+            order=order,
+            rank_one=near.rank_one,
+        )
 
     def constants(self, rows: Rows) -> np.ndarray:
         """Largest derivatives of the order after the expansion's, in units of the whitened coordinates."""
         stretch = np.linalg.inv(np.asarray(self.whiten, float))
         constants = self.source.derivative_bounds(self.order + 1, rows, stretch)
-        assert constants is not None
+        if constants is None:
+            raise ValueError(
+                "bounds that were worked out around the expansion are known where that is made, and its rows must be "
+                "weighed there: pass tm.Taylor(...) as control_variate to tm.sample"
+            )
         return constants
 
     def reach(self, position: PyTree, proposed: PyTree) -> Real[Array, ""]:
@@ -90,10 +107,14 @@ class RemainderBounds(RowBounds):
         products = jnp.stack([start * start, end * end, step * step, start * step])
         near, far, length, along = jnp.sum(products, axis=1)
         triangle = _Triangle(jnp.sqrt(near), jnp.sqrt(far), jnp.sqrt(length), near + along, along, along + length)
-        reach = (_rank_one_reach if self.source.rank_one else _norm_reach)(triangle, self.order)
+        reach = (_rank_one_reach if self.rank_one else _norm_reach)(triangle, self.order)
         # What rounding can add to the difference of what is left at both ends, and take from the length between them.
         slack = 32 * float(jnp.finfo(reach.dtype).eps) * jnp.maximum(triangle.near, triangle.far) ** (self.order + 1)
-        return reach * (1 + _SLACK) + slack
+        reach = reach * (1 + _SLACK) + slack
+        if self.radius is None:
+            return reach
+        # The same for a move and its way back: both ends are looked at.
+        return jnp.where(jnp.maximum(triangle.near, triangle.far) <= self.radius, reach, jnp.inf)
 
 
 class _Triangle(NamedTuple):

@@ -9,7 +9,7 @@ from jaxtyping import PyTree, Real
 from tallmc.control_variates.expansion import ExpandedModel, Expansion, covariance_factor
 from tallmc.control_variates.remainder_bounds import RemainderBounds
 from tallmc.numerics.flat import flatten
-from tallmc.posterior import Posterior, SmoothBounds
+from tallmc.posterior import Place, Posterior, SmoothBounds
 from tallmc.posterior.passes import likelihood_sums, prior_derivatives
 
 
@@ -21,12 +21,14 @@ class Controlled(NamedTuple):
         precision: Second derivative of minus the log density at the expansion's centre, in float64.
         rows_read: Rows that it took.
         constants: Of the rows' bounds, if there are any.
+        unbounded: Rows of which nothing is known; if there are any, nothing is made of the bounds of others.
     """
 
     model: ExpandedModel
     precision: Real[np.ndarray, "d d"]
     rows_read: int
     constants: Real[np.ndarray, " rows"] | None = None
+    unbounded: int = 0
 
 
 class Taylor(eqx.Module):
@@ -92,10 +94,11 @@ class Taylor(eqx.Module):
             )
         precision = -hessian / float(model.temperature) - prior_derivatives(model, unravel, flat)[2]
         expansion = Expansion.of(self.order, flat, gradient, hessian, precision)
-        bounds, constants, rows_read = None, None, 0
+        bounds, constants, rows_read, unbounded = None, None, 0, 0
         if isinstance(model.bounds, SmoothBounds) and covariance_factor(precision) is not None:
             whiten, rows_read = np.asarray(expansion.whiten, float), model.num_rows
-            constants = model.bounds.derivative_bounds(self.order + 1, rows, np.linalg.inv(whiten))
-            if constants is not None:
-                bounds = RemainderBounds.of(model.bounds, self.order, flat, whiten, constants)
-        return Controlled(ExpandedModel(model, expansion, bounds), precision, rows_read, constants)
+            near = model.bounds.near(Place(model, unravel, flat, np.linalg.inv(whiten), self.order + 1, rows))
+            unbounded = 0 if near is None else int(np.sum(~np.isfinite(near.constants)))
+            if near is not None and not unbounded:
+                bounds, constants = RemainderBounds.of(model.bounds, self.order, flat, whiten, near), near.constants
+        return Controlled(ExpandedModel(model, expansion, bounds), precision, rows_read, constants, unbounded)

@@ -12,7 +12,8 @@ class LogLink(Link):
     """Counts with mean `exp(z)`: a row has log likelihood `y z - exp(z)`.
 
     This is the canonical link, that of statsmodels and of R's `glm`. Its derivatives grow without end, so there are no
-    bounds on what a row can say, and rules that need bounds (`MHSS`, `TunaMH`, `MHSubLhd`) cannot be used with it.
+    bounds on what a row can say that hold everywhere. `MHSS` and `TunaMH` use such as hold near the mode, which are
+    worked out for them (`tm.bounds_of`); `MHSubLhd` cannot be used with it.
 
     Example:
         >>> import jax.numpy as jnp

@@ -1,6 +1,6 @@
 """What is sampled: a model and its rows, full passes over them, and bounds on what a row can say."""
 
-from tallmc.posterior.bounds import Bounds, DerivativeBounds, Lipschitz, RowBounds, SmoothBounds
+from tallmc.posterior.bounds import Bounds, DerivativeBounds, Lipschitz, Near, Place, RowBounds, SmoothBounds
 from tallmc.posterior.model import KnownChange, Model, PlainModel
 from tallmc.posterior.posterior import Posterior, Temperature
 from tallmc.posterior.rows import Rows, RowsInMemory
@@ -11,6 +11,8 @@ __all__ = [
     "KnownChange",
     "Lipschitz",
     "Model",
+    "Near",
+    "Place",
     "PlainModel",
     "Posterior",
     "RowBounds",

@@ -1,6 +1,7 @@
 """What a row can say at most: bounds on the change of its log likelihood, for the rules that need them."""
 
 import abc
+from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -8,7 +9,8 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, ArrayLike, PyTree, Real
 
-from tallmc.numerics.flat import as_device_array
+from tallmc.numerics.flat import Unflatten, as_device_array
+from tallmc.posterior.model import Model
 from tallmc.posterior.rows import Rows
 
 
@@ -55,6 +57,40 @@ class RowBounds(Bounds):
         return self.mean.astype(reach.dtype) * reach
 
 
+class Place(NamedTuple):
+    """Where bounds are wanted, and of what.
+
+    Args:
+        model: With the likelihood.
+        unravel: From a flat position to one that the likelihood takes.
+        centre: Flat.
+        stretch: Distances are measured in coordinates in which positions are `centre + stretch @ coordinates`.
+        order: Of the derivative.
+        rows: All rows.
+    """
+
+    model: Model
+    unravel: Unflatten
+    centre: np.ndarray
+    stretch: np.ndarray
+    order: int
+    rows: Rows
+
+
+class Near(NamedTuple):
+    """Bounds around a place.
+
+    Args:
+        constants: One for each row; infinite where nothing is known.
+        radius: Distance from the centre up to which they hold; infinite if they hold everywhere.
+        rank_one: Whether a row's derivatives are powers of one linear form.
+    """
+
+    constants: np.ndarray
+    radius: float
+    rank_one: bool
+
+
 class SmoothBounds(RowBounds):
     """Bounds by derivatives: by first ones for a row's log likelihood, by higher ones for what an expansion leaves."""
 
@@ -70,6 +106,11 @@ class SmoothBounds(RowBounds):
             rows: All rows, read once at most.
             stretch: If given, distances are measured in `coordinates`, where `position = stretch @ coordinates`.
         """
+
+    def near(self, place: Place) -> Near | None:
+        """Around a place: as everywhere, unless more is known there."""
+        constants = self.derivative_bounds(place.order, place.rows, place.stretch)
+        return None if constants is None else Near(constants, np.inf, self.rank_one)
 
     def constants(self, rows: Rows) -> np.ndarray:
         """The largest gradient of each row."""

@@ -37,6 +37,7 @@ from tallmc.setup.situation import (
 )
 from tallmc.setup.start import Start
 from tallmc.setup.ways import by_ladder
+from tallmc.setup.worked_out import with_worked_out_bounds
 
 # Where a figure below is called a judgement, no measurement of other values is on record.
 _LARGEST_MATRIX = 4096  # coordinates up to which a matrix of second derivatives is kept: 64 MiB in float32
@@ -88,6 +89,8 @@ def plan(
             ways, more_rows = without_a_mode(situation, end, factor)
         return _decided(situation, ways, rows_read + more_rows)
     with timing.phase("expansion"), working("expanding the posterior at its mode", show=progress):
+        situation, unbounded = _bounded(situation)
+        posterior = situation.posterior
         controlled = _expand(posterior, at, found)
     rows_read += controlled.rows_read
     factor = covariance_factor(controlled.precision)
@@ -118,7 +121,32 @@ def plan(
     with timing.phase("pilot"), working("looking for a way to move", show=progress):
         ways, more_rows = around_a_mode(situation, controlled, weights, centre, factor, pilot)
     guessed = () if init is not None else _guessed(posterior, centre)
-    return _decided(situation, ways, rows_read + more_rows, (*guessed, passes))
+    return _decided(
+        situation, ways, rows_read + more_rows, (*guessed, passes, *unbounded, *_some_unbounded(controlled))
+    )
+
+
+def _bounded(situation: Situation) -> tuple[Situation, tuple[str, ...]]:
+    """With bounds that are worked out from the likelihood, where that pays; or what stands in the way, in words."""
+    if not situation.worth_bounds:
+        return situation, ()
+    posterior, trouble = with_worked_out_bounds(situation.posterior, situation.first)
+    if trouble is None:
+        return situation._replace(posterior=posterior), ()
+    return situation, (
+        f"no bounds on what a row can say could be worked out, as there is no rule for {trouble}, so that tests on few "
+        "rows would be approximate (MHMinibatch)",
+    )
+
+
+def _some_unbounded(controlled: Controlled) -> tuple[str, ...]:
+    """What is said of rows without a bound."""
+    if not controlled.unbounded:
+        return ()
+    return (
+        f"bounds were worked out for all but {controlled.unbounded:,} rows, of which nothing is known in the region "
+        "where chains go, so that tests on few rows would be approximate (MHMinibatch)",
+    )
 
 
 def _selecting(posterior: Posterior, init: PyTree, budget: Budget, *, progress: bool) -> Start:

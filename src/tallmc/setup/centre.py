@@ -10,6 +10,7 @@ from tallmc.control_variates import Controlled, Taylor, covariance_factor
 from tallmc.posterior import Posterior
 from tallmc.posterior.skewness import likelihood_skew, prior_skew
 from tallmc.setup.surrogate import Surrogate, explore
+from tallmc.setup.worked_out import without_worked_out_bounds
 
 # Both are judgements. Of the largest shift of a coordinate, in standard deviations: at a tenth the expansion is nearly
 # as good as at the mean itself, and in a hierarchy of a thousand rows, begun at a mode where all groups are alike,
@@ -49,9 +50,10 @@ def follow_expansion(
         What was found, or None; and the rows that it took in either case.
     """
     centre, rows_read, dtype = start.astype(float), 0, start.dtype
+    leading = without_worked_out_bounds(posterior)
     for _ in range(_MOST_PASSES):
         try:
-            controlled = Taylor(2).expand(posterior, unravel(centre.astype(dtype)))
+            controlled = Taylor(2).expand(leading, unravel(centre.astype(dtype)))
         except ValueError:  # no derivatives there
             return None, rows_read + posterior.num_rows
         rows_read += controlled.rows_read
@@ -60,6 +62,9 @@ def follow_expansion(
             return None, rows_read
         shift = float(np.max(np.abs(surrogate.mean - centre) / surrogate.spread))
         if shift < _ARRIVED:
+            if leading is not posterior:
+                controlled = Taylor(2).expand(posterior, unravel(centre.astype(dtype)))
+                rows_read += controlled.rows_read
             return Found(controlled, surrogate, rows_read), rows_read
         centre = surrogate.mean
     return None, rows_read

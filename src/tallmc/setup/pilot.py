@@ -100,7 +100,8 @@ def look_around(
     known, left, changes, profiles = _look(model, unravel, points, all_rows.take(rows), bounded, origin, along, whole)
     drawn = math.inf
     if changes is not None:
-        drawn = num_rows * float(np.mean(np.asarray(changes))) / float(model.temperature)
+        # A test reads all rows at most, as it does where a step leads beyond where bounds hold.
+        drawn = num_rows * float(np.mean(np.minimum(np.asarray(changes, float) / float(model.temperature), 1)))
     left = num_rows * scale * np.asarray(left, float)
     variance = np.var(left, axis=1) / count * (1 if by_weight else 1 - count / num_rows)
     missed = left.mean(axis=1)

@@ -45,6 +45,7 @@ from tallmc.setup.start import (
     unconstrained_expansion,
     weights_of,
 )
+from tallmc.setup.worked_out import bounded_like
 
 _TOLERATED_ERROR = 0.01
 
@@ -174,7 +175,7 @@ def sample(
         if len(looks) < len(times):
             return None
         assert start.controlled is not None
-        found = recentre(start.controlled, posterior, looks)
+        found = recentre(start.controlled, bounded_like(posterior, start.controlled), looks)
         if found is None:
             return None
         # The same rows, weighed anew if they are drawn by weight.

@@ -99,6 +99,12 @@ class Situation(NamedTuple):
         """NUTS, which works for whatever has a gradient."""
         return by_gradients(self.row_seconds, self.posterior.num_rows, starts, factor, reason)
 
+    @property
+    def worth_bounds(self) -> bool:
+        """Whether tests on all rows would take so long that it pays to work out bounds for tests on few."""
+        seconds = contest.pass_seconds(self.row_seconds, self.posterior.num_rows)
+        return self.posterior.num_rows > FEW_ROWS and seconds * self.budget.transitions > _SOON
+
     def slow(self, way: Way) -> bool:
         """Whether it pays to look for something faster."""
         return way.seconds * self.budget.transitions > _SOON

@@ -35,6 +35,7 @@ from tallmc.proposals import SGLD, Proposal
 from tallmc.proposals.apart import ProposalSource, proposal_source, proposed_from
 from tallmc.setup.modes import find_mode
 from tallmc.setup.selection import mode_of_all_columns, selection_start
+from tallmc.setup.worked_out import with_worked_out_bounds
 
 _FEEDS: dict[Drawn, FeedKind] = {
     Drawn.EACH_ONCE: InMemoryFeed,
@@ -121,6 +122,7 @@ def find_start(
             positions = checks.one_position_per_chain(posterior, found.position, num_chains)
     controlled, model = None, posterior.model
     if control_variate is not None:
+        posterior = _bounded(posterior, kernel, like)
         at = jax.tree.map(lambda leaf: leaf[0], checks.one_position_per_chain(posterior, at, 1, "at", real_only=True))
         controlled = control_variate.expand(posterior, at)
         model, rows_read = controlled.model, rows_read + controlled.rows_read
@@ -158,6 +160,21 @@ def moves_reals_only(kernel: Kernel) -> bool:
         isinstance(part, NUTS) or (isinstance(part, MetropolisHastings) and part.proposal.real_only)
         for part in kernel.parts()
     )
+
+
+def _bounded(posterior: Posterior, kernel: Kernel, like: PyTree) -> Posterior:
+    """With bounds that are worked out around the expansion, if some rule needs bounds and nobody gave any."""
+    for name, part in named_parts(kernel):
+        if posterior.bounds is None and rule_needs(part).row_bounds:
+            posterior, trouble = with_worked_out_bounds(posterior, like)
+            if trouble is not None:
+                raise ValueError(
+                    f"{name} needs a bound on what each row can say, this posterior has none, and none can be worked "
+                    f"out for its likelihood: there is no rule for {trouble}. Write it without that, pass "
+                    "tm.Posterior(..., bounds=tm.DerivativeBounds(first=..., second=..., third=...)), or use "
+                    "tm.MHMinibatch() or tm.Exact()"
+                )
+    return posterior
 
 
 def unconstrained_expansion(posterior: Posterior, control_variate: Taylor | None) -> Taylor | None:

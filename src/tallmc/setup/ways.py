@@ -205,8 +205,8 @@ def _under_each_rule(
 
     if num_rows > FEW_ROWS and pilot.rows_drawn < _WORTHWHILE * num_rows:
         because = (
-            f"the model bounds what a row can add to its Taylor expansion (order {order}), so tests are exact and read "
-            f"about {pilot.rows_drawn:.2g} rows (MHSS)"
+            f"{_bounded_by(controlled)} what a row can add to its Taylor expansion (order {order}), so tests are exact "
+            f"and read about {pilot.rows_drawn:.2g} rows (MHSS)"
         )
         rule = MHSS(order=order, batch_size=window_size(pilot.rows_drawn))
         seconds = contest.few_rows_seconds(row_seconds, rule.batch_size / 2 + pilot.rows_drawn)
@@ -232,6 +232,17 @@ def _under_each_rule(
     )
     add(Exact(), None, 1.0, contest.pass_seconds(row_seconds, num_rows), once, f"{reason} (Exact)")
     return ways
+
+
+def _bounded_by(controlled: Controlled) -> str:
+    """Whose bounds they are."""
+    bounds = controlled.model.bounds
+    if bounds is None or bounds.radius is None:
+        return "the model bounds"
+    return (
+        "bounds were worked out from the likelihood's own program, which hold within "
+        f"{float(bounds.radius):.3g} standard deviations, on"
+    )
 
 
 def window_size(rows_drawn: float) -> int:
