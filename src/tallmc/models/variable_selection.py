@@ -6,7 +6,6 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Real
-from scipy.special import betaln
 
 from tallmc.models.columns import Numbers, check_binary, positive_number
 from tallmc.models.logistic_regression import LogisticLink
@@ -46,6 +45,8 @@ class SelectionPrior(eqx.Module):
     @classmethod
     def of(cls, num_columns: int, size_penalty: float, floor: float) -> "SelectionPrior":
         """The prior for so many columns."""
+        from scipy.special import betaln  # takes a tenth of a second to load
+
         size = np.arange(1, num_columns + 1)
         weights = size * math.log(size_penalty) + betaln(size, num_columns - size + 1)
         finest = jnp.result_type(float)
