@@ -254,7 +254,7 @@ MUTANTS = {
     ),
     "bounds on remainders are halved": Mutant(
         "control_variates/remainder_bounds.py",
-        "return reach * (1 + _SLACK) + slack",
+        "reach = reach * (1 + _SLACK) + slack",
         "return reach / 2 + slack",
         (TAYLOR + "test_no_row_is_left_with_more_than_its_bound[2]",),
     ),
