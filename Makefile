@@ -44,7 +44,7 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks
 
 docs: $(READY)
-	$(BIN)/python -m pytest tests/test_docs.py
+	$(BIN)/python -m pytest tests/test_docs.py -m ""
 
 clean:
 	rm -rf $(VENV)

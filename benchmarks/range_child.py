@@ -49,7 +49,7 @@ def ours(name: str, seed: int) -> dict[str, Any]:
 
 def part_name(part: Any) -> str:
     """Proposal and rule, or what a kernel calls itself."""
-    if hasattr(part, "proposal"):
+    if hasattr(part, "rule"):
         return f"{type(part.proposal).__name__}, {type(part.rule).__name__}"
     return part.label
 
