@@ -1,4 +1,4 @@
-"""Thousands of chains on one GPU."""
+"""Thousands of chains on one GPU: the time that it moves them; fetching their draws is beside it."""
 
 import time
 
@@ -14,6 +14,7 @@ from tallmc.numerics.keys import as_key
 from tallmc.run.chain import Problem, start_chain
 from tallmc.run.drive import drive
 from tallmc.run.session import Session
+from tallmc.run.timing import Timing
 from tallmc.setup.start import feed_kinds, make_feed
 
 NUM_CHAINS, NUM_DRAWS = 8192, 6000
@@ -73,8 +74,9 @@ def _moved(driver, problem, position, num_chains, num_samples) -> tuple[float, d
     for seed in range(2):  # the first compiles
         chains = start(problem, jax.random.split(as_key(seed), num_chains), positions)
         session = Session(problem.kernel, problem.model, problem.feed, 0, 0, chains)
-        done = drive(driver, session, problem.stage, num_samples, show=False)
-        seconds.append(done.seconds)
+        timing = Timing()
+        done = drive(driver, session, problem.stage, num_samples, timing, show=False)
+        seconds.append(timing.seconds["sampling"])
     return num_chains * num_samples / seconds[-1], done.draws.stats
 
 
@@ -86,7 +88,7 @@ def _compare(what, posterior, kernel, num_samples, options, wanted) -> list[tupl
         started = time.perf_counter()
         runs.append(tm.sample(posterior, kernel, num_samples=num_samples, num_chains=NUM_CHAINS, **options))
         walls.append(time.perf_counter() - started)
-    rate = NUM_CHAINS * num_samples / min(run.seconds for run in runs[1:])
+    rate = NUM_CHAINS * num_samples / min(run.timing["sampling"] for run in runs[1:])
     whole = NUM_CHAINS * num_samples / min(walls[1:])
     rows, acceptance = runs[-1].stats["rows"].mean(), runs[-1].stats["accepted"].mean()
     with jax.default_device(jax.local_devices(backend="cpu")[0]):

@@ -253,12 +253,15 @@ class Together(Driver):
 
     def fetch(self, work: tuple[Chain, Record], start: int, stop: int) -> dict[str, np.ndarray]:
         """Copies out of the one ring of all chains, in parts of one size: the rest of the ring may be large."""
-        firsts = range(start, stop, _FETCHED)
-        parts = [_draws_from(work[1], np.int32(first), _FETCHED) for first in firsts]
-        return {
-            name: np.concatenate([np.asarray(part[name]) for part in parts], axis=1)[:, : stop - start]
-            for name in work[1]
-        }
+        parts = [_draws_from(work[1], np.int32(first), _FETCHED) for first in range(start, stop, _FETCHED)]
+        for array in jax.tree.leaves(parts):
+            array.copy_to_host_async()
+        return {name: _in_a_row([np.asarray(part[name]) for part in parts])[:, : stop - start] for name in work[1]}
+
+
+def _in_a_row(blocks: list[np.ndarray]) -> np.ndarray:
+    """Joined along draws; one alone is not copied, for it may be gigabytes."""
+    return blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=1)
 
 
 _FETCHED = SMALLEST_RING  # draws of all chains that are copied at a time
