@@ -60,11 +60,11 @@ def nuts(name: str, seed: int) -> dict[str, Any]:
 
     chosen = CASES[name]()
     started = time.perf_counter()
-    draws = _nuts(chosen, NUTS_CHAINS, NUTS_DRAWS, NUTS_DRAWS, seed)
+    draws = nuts_draws(chosen, NUTS_CHAINS, NUTS_DRAWS, NUTS_DRAWS, seed)
     return {"seconds": time.perf_counter() - started} | estimates(chosen, draws)
 
 
-def _nuts(chosen: Any, num_chains: int, num_warmup: int, num_samples: int, seed: int, **options: Any) -> Any:
+def nuts_draws(chosen: Any, num_chains: int, num_warmup: int, num_samples: int, seed: int, **options: Any) -> Any:
     import jax
     import jax.numpy as jnp
     from numpyro.infer import MCMC, NUTS
@@ -92,7 +92,7 @@ def reference(name: str, seed: int = 1) -> dict[str, Any]:
     if chosen.truth is not None:
         return _as_fields(Estimates.exact(*chosen.truth))
     options = REFERENCE | {"dense_mass": _dimension(chosen) <= LARGEST_DENSE}
-    draws = _nuts(chosen, options.pop("chains"), options.pop("warmup"), options.pop("draws"), seed, **options)
+    draws = nuts_draws(chosen, options.pop("chains"), options.pop("warmup"), options.pop("draws"), seed, **options)
     if _dimension(chosen) in POINTS and (found := _by_grid(chosen, draws)):
         return found
     return estimates(chosen, draws)
