@@ -5,7 +5,6 @@ takes. Chunks are written here and not by the library of the format, for that on
 """
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
@@ -130,13 +129,15 @@ def _write_json(path: Path, found: dict[str, Any]) -> None:
     files.write(path, lambda file: file.write(json.dumps(found, indent=1).encode()), lasting=False)
 
 
-def draws_in_chunk(columns: list[Column], num_chains: int) -> int:
-    """Draws of a chunk, so that the chunks of all variables together take some megabytes."""
+def draws_in_chunk(columns: list[Column], num_chains: int, expected: int) -> int:
+    """Draws of a chunk: so many that the chunks of all variables take some megabytes, or as many as there will be."""
     one = max(num_chains * sum(column.num_bytes for column in columns), 1)
-    return max(1, min(_MOST_DRAWS, 1 << int(math.log2(max(_BYTES / one, 1)))))
+    most = min(_MOST_DRAWS, max(expected, _FEWEST_EXPECTED))
+    return int(np.clip(_BYTES // one, 1, most))
 
 
 # Memory of a run is a few times this, and every checkpoint writes down again what does not fill a chunk yet: 8 MiB are
 # written in a hundredth of the ten seconds between checkpoints, and files are then large enough to be read quickly.
 _BYTES = 2**23
 _MOST_DRAWS = 16_384
+_FEWEST_EXPECTED = 1000  # draws: a short run may go on to become a long one, whose chunks should not be tiny

@@ -202,7 +202,13 @@ def _name_of_class(value: Any) -> str:
 
 _INSTALLED = tuple({Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "purelib", "platlib")})
 # Of libraries, functions that only compute; any other could be named by a file to do harm when a run goes on.
-_COMPUTING = ("jax.numpy", "jax.nn", "jax.scipy", "jax.lax", *(f"jax._src.{n}" for n in ("numpy", "nn", "scipy", "lax")))
+_COMPUTING = (
+    "jax.numpy",
+    "jax.nn",
+    "jax.scipy",
+    "jax.lax",
+    *(f"jax._src.{n}" for n in ("numpy", "nn", "scipy", "lax")),
+)
 _ACTING = ("tallmc.run", "tallmc.setup", "tallmc.console", "tallmc.diagnostics", "tallmc.commands", "tallmc.disk")
 
 

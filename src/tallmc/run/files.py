@@ -104,7 +104,9 @@ def inside(root: Path, *names: str) -> Path:
     path = root
     for name in names:
         if not _SAFE.match(name):
-            raise ValueError(f"{root} names {name!r}, which is not the name of a file inside it; do not trust this store")
+            raise ValueError(
+                f"{root} names {name!r}, which is not the name of a file inside it; do not trust this store"
+            )
         path = path / name
         if is_link(path):
             raise ValueError(f"{path} is a link, which may lead out of the store; replace it by what it stands for")

@@ -36,7 +36,8 @@ def facts_of(call: str, posterior: Posterior, **settings: Any) -> Facts:
         "device": f"{jax.default_backend()}",
         "rows": f"{posterior.num_rows:,}",
         "data": data_of(posterior),
-        "posterior": _DIGEST + _digest((posterior.temperature, posterior.schedule, posterior.bounds, posterior.transforms)),
+        "posterior": _DIGEST
+        + _digest((posterior.temperature, posterior.schedule, posterior.bounds, posterior.transforms)),
         **{name: _text(value) for name, value in settings.items()},
     }
 

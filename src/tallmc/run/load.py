@@ -128,4 +128,3 @@ def _check_alike(old: Posterior, posterior: Posterior) -> None:
         raise ValueError(
             f"this posterior has transforms {posterior.transforms}; {old.transforms} were sampled with: pass the same"
         )
-

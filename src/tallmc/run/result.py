@@ -51,11 +51,11 @@ class Run:
         timing: Seconds of the call that gave the run, by phase: reading, mode, expansion, pilot, compiling, warmup,
             sampling, audit, and total.
         unconstrained: The same draws as the chains made them, if there are transforms.
-        stored: Draws on disk, from which samples and statistics are read when they are asked for; None for runs in memory.
+        stored: Draws on disk, from which samples and statistics are read when they are asked for; None in memory.
     """
 
-    samples: PyTree = Late()
-    stats: Any = Late()
+    samples: PyTree = Late()  # noqa: RUF009  a field that is read late
+    stats: Any = Late()  # noqa: RUF009
     setup_rows: int
     seconds: float
     interrupted: bool
@@ -67,7 +67,7 @@ class Run:
     unless_mixed: tuple[str, ...] = ()
     audit: Any = None
     timing: dict[str, float] = dataclasses.field(default_factory=dict)
-    unconstrained: PyTree = Late(None)
+    unconstrained: PyTree = Late(None)  # noqa: RUF009
     stored: Stored | None = None
 
     @classmethod

@@ -44,6 +44,7 @@ def save(path: str | os.PathLike[str], run: Any, *, with_rows: bool) -> None:
             known_doubts=run.known_doubts,
             unless_mixed=run.unless_mixed,
         )
+        store.expected = run.num_draws
         try:
             _write(store, run)
         finally:

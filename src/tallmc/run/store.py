@@ -48,12 +48,10 @@ class Store(Sink):
         stored: What is there already, if the run goes on.
     """
 
-    def __init__(
-        self, root: Path, lock: files.Lock, facts: Facts, posterior: Posterior, stored: Stored | None = None
-    ):
+    def __init__(self, root: Path, lock: files.Lock, facts: Facts, posterior: Posterior, stored: Stored | None = None):
         self.root, self.lock, self.facts, self.posterior, self.stored = root, lock, facts, posterior, stored
         self.context: Callable[[Session], dict[str, Any]] = lambda session: {}
-        self.seconds = 0.0
+        self.seconds, self.expected = 0.0, 0
         self._columns: list[Column] = []
         self._tail: dict[Column, list[np.ndarray]] = {}
         self._unsynced: list[Path] = []
@@ -103,7 +101,7 @@ class Store(Sink):
             position: One, of the numbers that chains move.
         """
         self._session, self._columns = session, like.columns()
-        self._length = chunks.draws_in_chunk(self._columns, session.num_chains)
+        self._length = chunks.draws_in_chunk(self._columns, session.num_chains, self.expected)
         self._tail = {column: [] for column in self._columns}
         self._identity = os.urandom(16).hex()
         encoder = Encoder()
@@ -238,8 +236,8 @@ def _explained(root: Path) -> Iterator[None]:
     except OSError as error:
         raise OSError(
             error.errno,
-            f"{os.strerror(error.errno or 0)} while draws were written to {root}; what it had at its last checkpoint is "
-            "kept: make room, and call again with resume=True",
+            f"{os.strerror(error.errno or 0)} while draws were written to {root}; what it had at its last checkpoint "
+            "is kept: make room, and call again with resume=True",
         ) from error
 
 

@@ -87,7 +87,9 @@ class Kept(NamedTuple):
         found = []
         for (group, name), array in self.named().items():
             if array.dtype.kind not in _KINDS or not array.dtype.isnative:
-                raise ValueError(f"a store keeps truth values and numbers that NumPy knows, and {name} is {array.dtype}")
+                raise ValueError(
+                    f"a store keeps truth values and numbers that NumPy knows, and {name} is {array.dtype}"
+                )
             found.append(Column(group, name, tuple(array.shape[2:]), array.dtype.name))
         return found
 
@@ -131,15 +133,15 @@ class LateStats(dict[str, np.ndarray]):
 
     def get(self, name: str, default: Any = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         """One of them, or the default."""
-        return self[name] if name in self else default
+        return self[name] if name in self.keys() else default
 
     def items(self) -> Any:
         """Pairs of names and arrays, read one after the other."""
-        return ((name, self[name]) for name in self.keys())  # noqa: SIM118
+        return ((name, self[name]) for name in self.keys())
 
     def values(self) -> Any:
         """Arrays, read one after the other."""
-        return (self[name] for name in self.keys())  # noqa: SIM118
+        return (self[name] for name in self.keys())
 
 
 def named(samples: PyTree) -> dict[str, Any]:
