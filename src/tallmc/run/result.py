@@ -22,6 +22,7 @@ from tallmc.run.drivers import Driver, pick_driver
 from tallmc.run.exchanges import Exchanges, stats_of_rungs
 from tallmc.run.late import Late, Later
 from tallmc.run.session import Session
+from tallmc.run.store import reopened
 from tallmc.run.stored import Stored
 from tallmc.run.summary import Summary, costs_of
 from tallmc.run.variables import Kept, named
@@ -175,7 +176,7 @@ class Run:
     def extend(self, num_samples: int, *, progress: bool = True, driver: Driver | None = None) -> "Run":
         """Goes on where the run stopped: these draws and `num_samples` more of each chain, as one long run has them.
 
-        Nothing is set up or tuned again.
+        Nothing is set up or tuned again. A run with a store keeps its new draws there.
 
         Args:
             num_samples: Further draws of each chain.
@@ -193,7 +194,10 @@ class Run:
         if isinstance(num_samples, bool) or not isinstance(num_samples, int | np.integer) or num_samples < 1:
             raise ValueError(f"num_samples must be a whole number of at least 1, got {num_samples!r}")
         stage = self.feed.arrange(self.posterior.rows, self.shuffle_seed)
-        done = drive(driver or pick_driver(), self.session, stage, int(num_samples), show=progress)
+        driver = driver or pick_driver()
+        if self.stored is not None and self.stored.appendable:
+            return self._extended_on_disk(self.stored, int(num_samples), stage, driver, show=progress)
+        done = drive(driver, self.session, stage, int(num_samples), show=progress)
         more = Run.collect(done, setup_rows=self.setup_rows, kernel=self.kernel, posterior=self.posterior)
         old, new = (self.samples, self.unconstrained), (more.samples, more.unconstrained)
         samples, unconstrained = jax.tree.map(lambda a, b: np.concatenate([a, b], axis=1), old, new)
@@ -207,6 +211,26 @@ class Run:
             session=more.session,
             stored=None,
         )
+
+    def _extended_on_disk(
+        self, stored: Stored, num_samples: int, stage: PyTree, driver: Driver, *, show: bool
+    ) -> "Run":
+        store = reopened(stored, self.posterior)
+        try:
+            ahead = stored.checkpoint.decode("ahead")
+            done = drive(driver, self.session, stage, num_samples, show=show, sink=store, ahead=ahead)
+            now = Stored.open(stored.root)
+            run = self.changed(
+                **_read_late(now),
+                stored=now,
+                seconds=store.seconds + done.seconds,
+                interrupted=done.interrupted,
+                session=done.session,
+            )
+            store.checkpoint(run.session, {}, seconds=done.seconds, result=saving.result_of(run))
+        finally:
+            store.close()
+        return run
 
     @property
     def doubts(self) -> tuple[str, ...]:
@@ -247,7 +271,14 @@ class Run:
         saving.save(path, self, with_rows=rows)
 
     def to_datatree(self) -> "xarray.DataTree":
-        """The run as an ArviZ DataTree with groups `posterior` and `sample_stats`."""
+        """The run as an ArviZ DataTree with groups `posterior` and `sample_stats`.
+
+        Draws on disk stay there until they are asked for.
+        """
+        if self.stored is not None:
+            from tallmc.run.lazy_tree import lazy_tree
+
+            return lazy_tree(self.stored)
         import arviz_base
 
         return arviz_base.from_dict({"posterior": named(self.samples), "sample_stats": dict(self.stats)})

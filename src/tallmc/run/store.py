@@ -62,8 +62,9 @@ class Store(Sink):
 
     def _go_on(self, stored: Stored) -> None:
         self._columns, self._length = stored.setup.columns, stored.setup.length
+        self._num_chains = stored.num_chains
         self._identity = stored.setup.archive.about["identity"]
-        self._tail = {column: [draws] for column, draws in stored._tail.items()}
+        self._tail = {column: [draws] for column, draws in stored.tail.items()}
         self._drawn, self._full = stored.num_draws, stored.checkpoint.full
         self._described = -1
         newest = generations(self.root)
@@ -100,7 +101,7 @@ class Store(Sink):
             session: For all that does not change any more.
             position: One, of the numbers that chains move.
         """
-        self._session, self._columns = session, like.columns()
+        self._session, self._columns, self._num_chains = session, like.columns(), session.num_chains
         self._length = chunks.draws_in_chunk(self._columns, session.num_chains, self.expected)
         self._tail = {column: [] for column in self._columns}
         self._identity = os.urandom(16).hex()
@@ -153,7 +154,7 @@ class Store(Sink):
     def _joined(self, column: Column) -> np.ndarray:
         parts = self._tail[column]
         if not parts:
-            return np.zeros((self._session.num_chains, 0, *column.shape), column.dtype)
+            return np.zeros((self._num_chains, 0, *column.shape), column.dtype)
         return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
     def due(self) -> bool:
@@ -214,8 +215,7 @@ class Store(Sink):
 
     def _describe(self, shown: int) -> None:
         attributes = {"tallmc": {"format": FORMAT, **self.facts}}
-        chains = self._session.num_chains
-        chunks.describe(self.root, self._columns, chains, shown, self._length, attributes)
+        chunks.describe(self.root, self._columns, self._num_chains, shown, self._length, attributes)
         self._described = self._full
 
     def _forget(self) -> None:
@@ -269,6 +269,23 @@ def opened(path: str | os.PathLike[str], facts: Facts, posterior: Posterior, *, 
     lock = files.Lock(files.folder(root, INSIDE) / LOCK, root)
     try:
         return _begun(root, lock, facts, posterior)
+    except BaseException:
+        lock.release()
+        raise
+
+
+def reopened(stored: Stored, posterior: Posterior) -> Store:
+    """The store of a run that goes on in the same process, or in another.
+
+    Args:
+        stored: What the run has.
+        posterior: What is sampled, with its rows.
+    """
+    lock = files.Lock(files.inside(stored.root, INSIDE, LOCK), stored.root)
+    try:
+        if Stored.open(stored.root).num_draws != stored.num_draws:
+            raise ValueError(f"{stored.root} has more draws than this run; load it again: tm.load(path, posterior)")
+        return Store(stored.root, lock, stored.setup.facts, posterior, stored)
     except BaseException:
         lock.release()
         raise

@@ -154,7 +154,7 @@ class Stored:
     def __init__(self, root: Path, setup: Setup, checkpoint: Checkpoint, passed: tuple[str, ...] = ()):
         self.root, self.setup, self.checkpoint, self.passed = root, setup, checkpoint, passed
         self.num_chains, self.num_draws = setup.num_chains, checkpoint.drawn
-        self._tail = checkpoint.tail(setup)
+        self.tail = checkpoint.tail(setup)
 
     @classmethod
     def open(cls, root: Path) -> "Stored":
@@ -219,7 +219,7 @@ class Stored:
             first = number * length
             yield self._chunk(column, number)[:, max(start - first, 0) : stop - first]
         if stop > full * length:
-            yield self._tail[column][:, max(start - full * length, 0) : stop - full * length]
+            yield self.tail[column][:, max(start - full * length, 0) : stop - full * length]
 
     def read(self, column: Column, start: int = 0, stop: int | None = None, step: int = 1) -> np.ndarray:
         """Some or all draws of a variable, (chain, draw, ...)."""
@@ -242,6 +242,11 @@ class Stored:
             (piece,) = self.pieces(column, first, min(first + self.setup.length, self.num_draws))
             found[which] = piece[chain[which], draw[which] - first]
         return found
+
+    @property
+    def appendable(self) -> bool:
+        """Whether a call writes its draws here as it goes, unlike `run.save`."""
+        return self.setup.facts.get("call") != "run.save"
 
     @property
     def num_bytes(self) -> int:
