@@ -73,6 +73,10 @@ class Archive:
             raise DamagedError(f"{self.name} has no array {number}")
         return self._read(f"{number}.npy", lambda content: _array(content, self.dtypes[number]))
 
+    def arrays(self) -> list[np.ndarray]:
+        """All of them, in their order."""
+        return [self.array(number) for number in range(len(self.dtypes))]
+
     def check(self) -> None:
         """Raises `DamagedError` unless every array is what was written."""
         for number in range(len(self.dtypes)):

@@ -72,7 +72,8 @@ class Encoder:
                 raise ValueError(f"cannot save a dict with keys {list(value)}; name the parts of a position by strings")
             return {"dict": {key: self.encode(item) for key, item in value.items()}}
         if hasattr(value, "_fields") and isinstance(value, tuple):
-            return {"tuple_of": _name_of_class(value), "items": [self.encode(item) for item in value]}
+            items = [self.encode(item) for item in value]
+            return {"tuple_of": _name_of_class(value), "names": list(value._fields), "items": items}
         if isinstance(value, tuple | list):
             return {type(value).__name__: [self.encode(item) for item in value]}
         if isinstance(value, functools.partial):
@@ -130,7 +131,7 @@ class Decoder:
         if "scalar" in code:
             return self.read(code["scalar"])[()]
         if "tuple_of" in code:
-            return _named_tuple(_class(code["tuple_of"]), [self.decode(item) for item in code["items"]])
+            return _named_tuple(code["tuple_of"], code["names"], [self.decode(item) for item in code["items"]])
         if "enum" in code:
             return _member(_class(code["enum"]), code["member"])
         if "function" in code:
@@ -166,7 +167,12 @@ def _rebuild(kind: type, fields: dict[str, Any]) -> Any:
     return instance
 
 
-def _named_tuple(kind: type, items: list[Any]) -> Any:
+def _named_tuple(name: str, names: list[str], items: list[Any]) -> Any:
+    """A named tuple; where its class is not loaded a dict, which is as good to look at."""
+    try:
+        kind = _class(name)
+    except ValueError:
+        return dict(zip(names, items, strict=True))
     if not (issubclass(kind, tuple) and len(getattr(kind, "_fields", ())) == len(items)):
         raise ValueError(f"the run needs {kind!r} to be a named tuple of {len(items)}, and it is none here")
     return tuple.__new__(kind, items)

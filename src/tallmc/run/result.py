@@ -193,6 +193,10 @@ class Run:
         """
         if isinstance(num_samples, bool) or not isinstance(num_samples, int | np.integer) or num_samples < 1:
             raise ValueError(f"num_samples must be a whole number of at least 1, got {num_samples!r}")
+        if int(np.min(np.asarray(self.chains.finished))) < self.num_warmup + self.num_draws:
+            raise ValueError(
+                "this run was rescued from a damaged store: its chains are not where its draws end, and cannot go on"
+            )
         stage = self.feed.arrange(self.posterior.rows, self.shuffle_seed)
         driver = driver or pick_driver()
         if self.stored is not None and self.stored.appendable:
