@@ -130,12 +130,53 @@ def design(
 
 
 @app.command()
-def doctor() -> None:
-    """Show what is installed and test that it gives right answers.
+def report(
+    path: Annotated[Path, typer.Argument(help="Folder of a store, or of a run that was saved.", show_default=False)],
+    output: Annotated[
+        Path | None, typer.Option(help="Where to write the report.", show_default="beside the store, as .html")
+    ] = None,
+    module: Annotated[
+        str | None,
+        typer.Option(help="Python module to import first, if the kernel has a class of yours.", show_default="none"),
+    ] = None,
+) -> None:
+    """Summary and HTML report of a run on disk, also while it goes on.
+
+    Prints estimates and costs of the draws up to the last checkpoint, and writes a report with plots.
+    """
+    from tallmc.commands.report import run_report
+
+    run_report(path, output or path.with_name(f"{path.name.removesuffix('.zarr')}.html"), module, _console())
+
+
+@app.command()
+def doctor(
+    store: Annotated[
+        Path | None, typer.Option(help="Folder of a store to look through instead.", show_default="none")
+    ] = None,
+    rescue: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --store: where to copy the draws before the first that is lost.", show_default="nowhere"
+        ),
+    ] = None,
+) -> None:
+    """Show what is installed and test that it gives right answers; or say what is wrong with a store.
 
     Prints versions, devices and precision, then tests acceptance rules against their formulas, drivers against each
     other and posteriors against their closed form. Takes some ten seconds. Exits with code 1 if a test fails.
+
+    With --store it reads every file of a store instead, and says what is damaged and what can be saved; exits with code
+    1 if anything is.
     """
+    if store is not None:
+        from tallmc.commands.store_doctor import run_store_doctor
+
+        if not run_store_doctor(store, rescue, _console()):
+            raise typer.Exit(1)
+        return
+    if rescue is not None:
+        raise ValueError("--rescue copies draws out of a store; say which, with --store")
     from tallmc.commands.doctor import run_doctor
 
     if not run_doctor(_console()):

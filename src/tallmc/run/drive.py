@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -13,7 +13,7 @@ from tallmc.numerics.memory import must_fit
 from tallmc.numerics.programs import program
 from tallmc.run.chain import Chain, Problem, positions, restart_chain
 from tallmc.run.drivers import Driver, layout_of
-from tallmc.run.records import Draw, Memory
+from tallmc.run.records import Draw, Layout, Memory, Sink
 from tallmc.run.session import Session
 from tallmc.run.timing import Timing
 
@@ -38,13 +38,13 @@ class Driven(NamedTuple):
 
     Args:
         session: To go on from.
-        draws: New ones, (chain, draw, ...).
+        draws: New ones, (chain, draw, ...); None if they went to a sink of the caller's.
         seconds: That it took to move the chains.
         interrupted: Whether Ctrl-C ended it early.
     """
 
     session: Session
-    draws: Draw
+    draws: Draw | None
     seconds: float
     interrupted: bool
 
@@ -58,15 +58,30 @@ def drive(
     *,
     show: bool,
     reviews: Sequence[Review] = (),
+    sink: Sink | None = None,
+    ahead: dict[str, np.ndarray] | None = None,
 ) -> Driven:
-    """Moves chains until each has so many more draws, or the user has had enough."""
+    """Moves chains until each has so many more draws, or the user has had enough.
+
+    Args:
+        driver: Moves them.
+        session: Where they begin.
+        stage: Their rows.
+        num_samples: Further draws of each.
+        timing: Of the call.
+        show: Whether to show a progress bar.
+        reviews: Of warm-up.
+        sink: Where draws go; kept in memory and given back if left out.
+        ahead: Records of draws that some chains have made beyond those of the session.
+    """
     problem, timing = _problem(session, stage), timing or Timing()
     layout, _ = layout_of(problem, session.chains)
     num_warmup, num_chains = session.num_warmup, session.num_chains
     total = num_warmup + session.drawn + num_samples
     capacity = driver.capacity(num_chains, layout)
     show = show and is_watched()
-    sink, drained = Memory(), session.drawn
+    memory, drained = Memory(), session.drawn
+    sink = memory if sink is None else sink
     begun = int(np.min(np.asarray(session.chains.finished)))
     pauses = sorted({time for review in reviews for time in review.times if time > begun})
     looks: dict[int, PyTree] = {}
@@ -78,6 +93,10 @@ def drive(
     with room, progress_bar(total, num_warmup, show=show) as update, stop_on_interrupt() as interrupted:
         started = time.perf_counter()
         work = driver.load(problem, session.chains, layout.shapes((num_chains, capacity)))
+        if ahead:
+            work = driver.put(work, drained, ahead)
+        if not pauses:
+            _settle(sink, layout, session)
         pace = _Pace(driver.seconds_per_block(num_chains))
         while (before := int(driver.finished(work).min())) < total and not stopped:
             # No chain may write over a draw that is not drained yet, or run past a pause.
@@ -96,24 +115,46 @@ def drive(
             if show:
                 first = max(before - num_warmup, drained, 0)
                 update(reached, layout.unpack(driver.peek(work, first, ready)).stats if ready > first else {})
-            if ready > drained and (stopped or reached == total or ready - drained >= capacity // 2):
+            due = not pauses and sink.due()
+            if ready > drained and (due or stopped or reached == total or ready - drained >= capacity // 2):
                 sink.append(driver.fetch(work, drained, ready))
                 drained = ready
+            if due:
+                now = session._replace(chains=driver.chains(work), drawn=drained)
+                sink.checkpoint(now, _ahead(driver, work, now), seconds=time.perf_counter() - started)
             if pauses and reached == pauses[0] and not stopped:
                 pauses = pauses[1:]
                 session = session._replace(chains=driver.chains(work))
                 looks[reached] = jax.tree.map(np.asarray, positions(problem, session.chains))
                 changed = _reviewed(session, reviews, reached, looks)
                 if changed is not session:
-                    session, problem = changed, _problem(changed, stage)
-                    chains = _restart(problem, session.chains)
-                    work = driver.load(problem, chains, layout.shapes((num_chains, capacity)))
+                    problem = _problem(changed, stage)
+                    session = changed._replace(chains=_restart(problem, changed.chains))
+                    work = driver.load(problem, session.chains, layout.shapes((num_chains, capacity)))
+                if not pauses:
+                    _settle(sink, layout, session)
         seconds = time.perf_counter() - started
-    if drained == session.drawn:
+    session, before = session._replace(chains=driver.chains(work), drawn=drained), session.drawn
+    if not pauses:
+        sink.checkpoint(session, {}, seconds=seconds)
+    if drained == before and (sink is memory or not drained):
         raise KeyboardInterrupt("stopped during warm-up: no draws to return")
-    session = session._replace(chains=driver.chains(work), drawn=drained)
     unfinished = int(np.min(np.asarray(session.chains.finished))) < total
-    return Driven(session, layout.unpack(sink.collect()), seconds, stopped and unfinished)
+    draws = layout.unpack(memory.collect()) if sink is memory else None
+    return Driven(session, draws, seconds, stopped and unfinished)
+
+
+def _settle(sink: Sink, layout: Layout, session: Session) -> None:
+    """The set-up is done; where draws are kept for good, it is at once."""
+    sink.settled(layout, session)
+    if sink.due():
+        sink.checkpoint(session, {}, seconds=0.0)
+
+
+def _ahead(driver: Driver, work: Any, session: Session) -> dict[str, np.ndarray]:
+    """Records of draws that some chains have made and others not; of these others, whatever is in their place."""
+    furthest = int(driver.finished(work).max()) - session.num_warmup
+    return driver.fetch(work, session.drawn, furthest) if furthest > session.drawn else {}
 
 
 def _reviewed(session: Session, reviews: Sequence[Review], reached: int, looks: dict[int, PyTree]) -> Session:

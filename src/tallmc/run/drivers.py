@@ -41,6 +41,10 @@ class Driver(eqx.Module):
         """Takes over stacked chains, makes records of these shapes (chain, draw, ...), and makes ready to move them."""
 
     @abc.abstractmethod
+    def put(self, work: Any, start: int, block: dict[str, np.ndarray]) -> Any:
+        """Puts records of draws from `start` on back into their ring, as `fetch` gave them."""
+
+    @abc.abstractmethod
     def advance(self, problem: Problem, work: Any, until: int, most: int) -> Any:
         """Moves every chain to at least `until` transitions, and none beyond `most`."""
 
@@ -108,6 +112,17 @@ class ChainByChain(Driver):
         blank = {name: np.zeros(like.shape, like.dtype) for name, like in records.items()}
         pieces = unstacked((chains, blank), chains.finished.shape[0])
         return Pieces(_compiled_loop(problem, *pieces[0]), pieces)
+
+    def put(self, work: Pieces, start: int, block: dict[str, np.ndarray]) -> Pieces:
+        """Into every chain's own ring."""
+        pieces = []
+        for number, (chain, record) in enumerate(work.pieces):
+            record = {name: np.array(array) for name, array in record.items()}
+            for name, array in record.items():
+                draws = block[name][number]
+                array[np.arange(start, start + len(draws)) & (len(array) - 1)] = draws
+            pieces.append((chain, record))
+        return Pieces(work.loop, pieces)
 
     def advance(self, problem: Problem, work: Pieces, until: int, most: int) -> Pieces:
         """Moves every chain to exactly `until` transitions."""
@@ -227,6 +242,10 @@ class Together(Driver):
         del problem
         return _copied(chains), _blank(records)
 
+    def put(self, work: tuple[Chain, Record], start: int, block: dict[str, np.ndarray]) -> tuple[Chain, Record]:
+        """Into the one ring of all chains."""
+        return work[0], _with_draws(work[1], np.int32(start), block)
+
     def advance(self, problem: Problem, work: tuple[Chain, Record], until: int, most: int) -> tuple[Chain, Record]:
         """Moves the chains until the slowest has made `until` transitions; the others are further on."""
         limit = np.int32(most)
@@ -279,6 +298,14 @@ def _draws_from(records: Record, first: Int[Array, ""], count: int) -> Record:
     capacity = jax.tree.leaves(records)[0].shape[1]
     slots = (first + jnp.arange(count, dtype=jnp.int32)) & (capacity - 1)
     return {name: array[:, slots] for name, array in records.items()}
+
+
+@program
+def _with_draws(records: Record, first: Int[Array, ""], block: Record) -> Record:
+    """The ring of all chains with draws put in their places."""
+    count, capacity = jax.tree.leaves(block)[0].shape[1], jax.tree.leaves(records)[0].shape[1]
+    slots = (first + jnp.arange(count, dtype=jnp.int32)) & (capacity - 1)
+    return {name: array.at[:, slots].set(block[name]) for name, array in records.items()}
 
 
 @program

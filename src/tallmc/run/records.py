@@ -65,8 +65,20 @@ class Sink(abc.ABC):
     """Where blocks of draws go."""
 
     @abc.abstractmethod
+    def settled(self, layout: Layout, session: Any) -> None:
+        """Told, before the first block, that the set-up is done and what draws are like."""
+
+    @abc.abstractmethod
     def append(self, block: dict[str, np.ndarray]) -> None:
         """Takes the next draws of all chains: arrays (chain, draw, ...), one for each dtype."""
+
+    @abc.abstractmethod
+    def due(self) -> bool:
+        """Whether it is time for a checkpoint."""
+
+    @abc.abstractmethod
+    def checkpoint(self, session: Any, ahead: dict[str, np.ndarray], *, seconds: float) -> None:
+        """Takes a session, and records of draws that some chains have made beyond those that were appended."""
 
 
 class Memory(Sink):
@@ -75,9 +87,19 @@ class Memory(Sink):
     def __init__(self):
         self.blocks: list[dict[str, np.ndarray]] = []
 
+    def settled(self, layout: Layout, session: Any) -> None:
+        """Takes blocks as they are."""
+
     def append(self, block: dict[str, np.ndarray]) -> None:
         """Keeps a block as it is; blocks are joined only when all draws are asked for."""
         self.blocks.append(block)
+
+    def due(self) -> bool:
+        """Never: what is in memory ends with the process."""
+        return False
+
+    def checkpoint(self, session: Any, ahead: dict[str, np.ndarray], *, seconds: float) -> None:
+        """Has nowhere to write one."""
 
     def collect(self) -> dict[str, np.ndarray]:
         """All draws so far as one array for each dtype, (chain, draw, ...); takes as much memory again."""

@@ -10,20 +10,22 @@ import numpy as np
 from jaxtyping import PyTree
 
 from tallmc.console.progress import few
-from tallmc.feed import Drawn, Feed
+from tallmc.feed import Feed
 from tallmc.kernel import Kernel
-from tallmc.kernel_parts import rule_feeds, rule_needs
 from tallmc.numerics.flat import as_numbers
 from tallmc.posterior import Posterior
-from tallmc.run import store
+from tallmc.run import saving
 from tallmc.run.chain import Chain
 from tallmc.run.convergence import convergence_doubts
 from tallmc.run.drive import Driven, drive
 from tallmc.run.drivers import Driver, pick_driver
 from tallmc.run.exchanges import Exchanges, stats_of_rungs
-from tallmc.run.records import Draw
+from tallmc.run.late import Late, Later
 from tallmc.run.session import Session
+from tallmc.run.store import reopened
+from tallmc.run.stored import Stored
 from tallmc.run.summary import Summary, costs_of
+from tallmc.run.variables import Kept, named
 
 if TYPE_CHECKING:
     import xarray
@@ -50,10 +52,11 @@ class Run:
         timing: Seconds of the call that gave the run, by phase: reading, mode, expansion, pilot, compiling, warmup,
             sampling, audit, and total.
         unconstrained: The same draws as the chains made them, if there are transforms.
+        stored: Draws on disk, from which samples and statistics are read when they are asked for; None in memory.
     """
 
-    samples: PyTree
-    stats: dict[str, np.ndarray]
+    samples: PyTree = Late()  # noqa: RUF009  a field that is read late
+    stats: Any = Late()  # noqa: RUF009
     setup_rows: int
     seconds: float
     interrupted: bool
@@ -65,22 +68,52 @@ class Run:
     unless_mixed: tuple[str, ...] = ()
     audit: Any = None
     timing: dict[str, float] = dataclasses.field(default_factory=dict)
-    unconstrained: PyTree = None
+    unconstrained: PyTree = Late(None)  # noqa: RUF009
+    stored: Stored | None = None
 
     @classmethod
     def collect(cls, done: Driven, *, posterior: Posterior, **others: Any) -> "Run":
         """Adds what follows from the draws."""
-        stats = {**done.draws.stats, "used_all_rows": _used_all_rows(done.draws, done.session)}
+        kept = Kept.of(done.draws, done.session, posterior)
         return cls(
-            samples=posterior.constrain_draws(done.draws.position),
-            unconstrained=None if posterior.transforms is None else done.draws.position,
+            samples=kept.samples,
+            unconstrained=kept.unconstrained,
             posterior=posterior,
-            stats=stats,
+            stats=kept.stats,
             seconds=done.seconds,
             interrupted=done.interrupted,
             session=done.session,
             **others,
         )
+
+    @classmethod
+    def on_disk(cls, stored: Stored, **others: Any) -> "Run":
+        """A run whose draws are read when they are asked for."""
+        return cls(**_read_late(stored), stored=stored, **others)
+
+    def changed(self, **fields: Any) -> "Run":
+        """The run with some fields changed, and without reading draws from disk."""
+        late = {name: self.__dict__[name] for name in ("samples", "stats", "unconstrained") if name not in fields}
+        return dataclasses.replace(self, **late, **fields)
+
+    @functools.cached_property
+    def thinned(self) -> "Run":
+        """The run with so few draws that they fit into memory: every so many, of a run on disk that has too many."""
+        if self.stored is None or self.stored.stride == 1:
+            return self
+        parts = {name: self.stored.part(name, self.stored.stride) for name in Kept._fields}
+        parts["stats"] = dict(parts["stats"])
+        return self.changed(**parts, stored=None)
+
+    def draws_at(self, chain: np.ndarray, draw: np.ndarray) -> PyTree:
+        """Single draws by chain and number, as the chains made them."""
+        if self.stored is None:
+            return jax.tree.map(lambda leaf: leaf[chain, draw], self.unconstrained_samples)
+        stored = self.stored
+        group = "posterior" if self.posterior.transforms is None else "unconstrained_posterior"
+        like = stored.setup.decode("position")
+        found = [stored.picked(stored.column(group, name), chain, draw) for name in named(like)]
+        return jax.tree.unflatten(jax.tree.structure(like), found)
 
     @property
     def unconstrained_samples(self) -> PyTree:
@@ -90,12 +123,12 @@ class Run:
     @property
     def num_chains(self) -> int:
         """How many independent chains there are: the first axis of samples and statistics."""
-        return self.stats["rows"].shape[0]
+        return self.stats["rows"].shape[0] if self.stored is None else self.stored.num_chains
 
     @property
     def num_draws(self) -> int:
         """Draws that were kept of each chain, without warm-up: the second axis of samples and statistics."""
-        return self.stats["rows"].shape[1]
+        return self.stats["rows"].shape[1] if self.stored is None else self.stored.num_draws
 
     @property
     def num_warmup(self) -> int:
@@ -143,7 +176,7 @@ class Run:
     def extend(self, num_samples: int, *, progress: bool = True, driver: Driver | None = None) -> "Run":
         """Goes on where the run stopped: these draws and `num_samples` more of each chain, as one long run has them.
 
-        Nothing is set up or tuned again.
+        Nothing is set up or tuned again. A run with a store keeps its new draws there.
 
         Args:
             num_samples: Further draws of each chain.
@@ -160,8 +193,15 @@ class Run:
         """
         if isinstance(num_samples, bool) or not isinstance(num_samples, int | np.integer) or num_samples < 1:
             raise ValueError(f"num_samples must be a whole number of at least 1, got {num_samples!r}")
+        if int(np.min(np.asarray(self.chains.finished))) < self.num_warmup + self.num_draws:
+            raise ValueError(
+                "this run was rescued from a damaged store: its chains are not where its draws end, and cannot go on"
+            )
         stage = self.feed.arrange(self.posterior.rows, self.shuffle_seed)
-        done = drive(driver or pick_driver(), self.session, stage, int(num_samples), show=progress)
+        driver = driver or pick_driver()
+        if self.stored is not None and self.stored.appendable:
+            return self._extended_on_disk(self.stored, int(num_samples), stage, driver, show=progress)
+        done = drive(driver, self.session, stage, int(num_samples), show=progress)
         more = Run.collect(done, setup_rows=self.setup_rows, kernel=self.kernel, posterior=self.posterior)
         old, new = (self.samples, self.unconstrained), (more.samples, more.unconstrained)
         samples, unconstrained = jax.tree.map(lambda a, b: np.concatenate([a, b], axis=1), old, new)
@@ -173,7 +213,28 @@ class Run:
             seconds=self.seconds + more.seconds,
             interrupted=more.interrupted,
             session=more.session,
+            stored=None,
         )
+
+    def _extended_on_disk(
+        self, stored: Stored, num_samples: int, stage: PyTree, driver: Driver, *, show: bool
+    ) -> "Run":
+        store = reopened(stored, self.posterior)
+        try:
+            ahead = stored.checkpoint.decode("ahead")
+            done = drive(driver, self.session, stage, num_samples, show=show, sink=store, ahead=ahead)
+            now = Stored.open(stored.root)
+            run = self.changed(
+                **_read_late(now),
+                stored=now,
+                seconds=store.seconds + done.seconds,
+                interrupted=done.interrupted,
+                session=done.session,
+            )
+            store.checkpoint(run.session, {}, seconds=done.seconds, result=saving.result_of(run))
+        finally:
+            store.close()
+        return run
 
     @property
     def doubts(self) -> tuple[str, ...]:
@@ -199,7 +260,7 @@ class Run:
     @functools.cached_property
     def convergence_doubts(self) -> tuple[str, ...]:
         """What R-hat and effective sample sizes have against the draws."""
-        return convergence_doubts(_named(self.samples))
+        return convergence_doubts(named(self.thinned.samples))
 
     def save(self, path: str | os.PathLike[str], *, rows: bool = True) -> None:
         """Writes the run to a folder, from which `tm.load(path)` gives it back, ready to go on.
@@ -211,14 +272,20 @@ class Run:
             path: Where to write. A run that was saved there before is replaced.
             rows: Whether to write the data too; without it, `tm.load` wants the posterior again to go on.
         """
-        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        store.write(path, fields, self.posterior, with_rows=rows)
+        saving.save(path, self, with_rows=rows)
 
     def to_datatree(self) -> "xarray.DataTree":
-        """The run as an ArviZ DataTree with groups `posterior` and `sample_stats`."""
+        """The run as an ArviZ DataTree with groups `posterior` and `sample_stats`.
+
+        Draws on disk stay there until they are asked for.
+        """
+        if self.stored is not None:
+            from tallmc.run.lazy_tree import lazy_tree
+
+            return lazy_tree(self.stored)
         import arviz_base
 
-        return arviz_base.from_dict({"posterior": _named(self.samples), "sample_stats": dict(self.stats)})
+        return arviz_base.from_dict({"posterior": named(self.samples), "sample_stats": dict(self.stats)})
 
     @functools.cached_property
     def _table(self) -> Any:
@@ -228,7 +295,7 @@ class Run:
         # ESS and R-hat need a few draws; a run cut short by Ctrl-C may have fewer.
         options = {"kind": "all" if self.num_draws >= 4 else "stats", "round_to": "none"}
         # Truth values have no quantiles: they count as 0 and 1 here, so that a mean is a share.
-        tree = arviz_base.from_dict({"posterior": jax.tree.map(as_numbers, _named(self.samples))})
+        tree = arviz_base.from_dict({"posterior": jax.tree.map(as_numbers, named(self.samples))})
         with np.errstate(invalid="ignore", divide="ignore"):  # coordinates that never move have no R-hat
             return summarise(tree, ci_prob=0.9, ci_kind="eti", **options)  # pyright: ignore
 
@@ -269,19 +336,5 @@ class Run:
         return self._summary
 
 
-def _used_all_rows(draws: Draw, session: Session) -> np.ndarray:
-    """As many draws with replacement as there are rows are not all rows; a rule that asks for all gets each once."""
-    enough = draws.stats["rows"] - draws.stats.get("proposal_rows", 0) >= session.model.num_rows
-    sources = rule_feeds(session.kernel, session.feed)
-    for number, (part, source) in enumerate(zip(session.kernel.parts(), sources, strict=True)):
-        if source.drawn is Drawn.BY_WEIGHT and not rule_needs(part).row_bounds:
-            enough = enough & (draws.stats["part"] != number if "part" in draws.stats else False)
-    return enough
-
-
-def _named(samples: PyTree) -> dict[str, np.ndarray]:
-    """One variable a leaf, named by its path."""
-    paths = jax.tree.leaves_with_path(samples)
-    if len(paths) == 1 and not paths[0][0]:
-        return {"position": paths[0][1]}
-    return {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in paths}
+def _read_late(stored: Stored) -> dict[str, Any]:
+    return {name: Later(lambda name=name: stored.part(name)) for name in Kept._fields}

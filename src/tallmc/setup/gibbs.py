@@ -1,26 +1,27 @@
 """`tm.gibbs`: draws from a random field."""
 
 import dataclasses
-import warnings
+from typing import Any
 
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, PyTree
 
 from tallmc.acceptance.contract import AcceptanceRule
-from tallmc.acceptance.normality import NormalityWarning
 from tallmc.fields import FieldFeed, RandomSweep, Shape, SiteUpdates, Sweep, shape_of
 from tallmc.fields.barker import check_rule
 from tallmc.models.random_field import LogFactor
 from tallmc.numerics.keys import as_key, split_on_host, unstacked, word_on_host
 from tallmc.posterior import Model, Posterior
 from tallmc.run.chain import Problem
-from tallmc.run.convergence import ConvergenceWarning
 from tallmc.run.drive import drive
 from tallmc.run.drivers import Driver, pick_driver
 from tallmc.run.result import Run
+from tallmc.run.saving import set_up_of, without_rows
 from tallmc.run.session import Session
 from tallmc.run.start import start_chains
 from tallmc.run.timing import Timing
+from tallmc.setup.conclude import concluded
+from tallmc.setup.keeping import Path, gone_on, keeping, kept
 
 
 def gibbs(
@@ -34,6 +35,8 @@ def gibbs(
     num_warmup: int = 0,
     sweep: Sweep | None = None,
     thinning: int = 1,
+    store: Path | None = None,
+    resume: bool = False,
     progress: bool = True,
     driver: Driver | None = None,
 ) -> Run:
@@ -59,6 +62,8 @@ def gibbs(
         num_warmup: Draws before those that are kept, for chains to forget where they started; nothing is tuned.
         sweep: In which order variables come: `tm.RandomSweep()`, a fresh order for each sweep, or `tm.FixedSweep()`.
         thinning: Sweeps of one draw.
+        store: A folder to keep the run in while it goes on, as for `tm.sample`.
+        resume: Whether to go on with the run in `store`, likewise.
         progress: Whether to show a progress bar, if output is a terminal.
         driver: How chains are scheduled; picked by device if left out.
 
@@ -89,7 +94,38 @@ def gibbs(
     if driver is not None and not isinstance(driver, Driver):
         raise ValueError("driver must be a Driver such as tm.ChainByChain() or tm.Together()")
     driver = driver or pick_driver()
-    key_set_up, key_chains = unstacked(split_on_host(as_key(rng_key), 2), 2)
+    settings = {"rule": rule, "init": init, "sweep": sweep, "thinning": thinning}
+    settings |= {"num_warmup": num_warmup, "num_chains": num_chains, "rng_key": as_key(rng_key)}
+    with keeping(store, "tm.gibbs", field, resume=resume, driver=type(driver), **settings) as keeper:
+        if keeper is not None and keeper.stored is not None:
+            run = gone_on(keeper, keeper.stored, None, int(num_samples), driver, timing, progress=progress)
+            return concluded(run, timing, keeper, automatic=False, progress=progress)
+        session, stage = _begun(field, log_factor, timing, driver, **settings)
+        set_up = {"setup_rows": 0, "choices": (), "known_doubts": (), "unless_mixed": ()}
+        if keeper is not None:
+            keeper.expected = int(num_samples)
+            keeper.context = lambda session: set_up_of(session.kernel, without_rows(field), **set_up)
+        done = drive(driver, session, stage, int(num_samples), timing, show=progress, sink=keeper)
+        run = kept(done, keeper, field, kernel=session.kernel, **set_up)
+        return concluded(run, timing, keeper, automatic=False, progress=progress)
+
+
+def _begun(
+    field: Posterior,
+    log_factor: LogFactor,
+    timing: Timing,
+    driver: Driver,
+    *,
+    rule: AcceptanceRule,
+    init: Any,
+    sweep: Sweep,
+    thinning: int,
+    num_warmup: int,
+    num_chains: int,
+    rng_key: Array,
+) -> tuple[Session, PyTree]:
+    """Chains before their first sweep, and what their feed reads from."""
+    key_set_up, key_chains = unstacked(split_on_host(rng_key, 2), 2)
     shuffle_seed = word_on_host(key_set_up)
     positions = _starts(init, log_factor.num_values, num_chains, shuffle_seed)
     with timing.phase("reading"):
@@ -101,14 +137,7 @@ def gibbs(
     problem = Problem(kernel, model, feed, stage, np.int32(num_warmup))
     with timing.phase("compiling"):
         chains = start_chains(problem, split_on_host(key_chains, num_chains), positions, driver)
-    session = Session(kernel, model, feed, shuffle_seed, int(num_warmup), chains)
-    done = drive(driver, session, stage, int(num_samples), timing, show=progress)
-    run = Run.collect(done, kernel=kernel, posterior=field, setup_rows=0, timing=timing.total())
-    for warning in kernel.warnings(run.stats):
-        warnings.warn(warning, NormalityWarning, stacklevel=2)
-    for doubt in run.convergence_doubts:
-        warnings.warn(doubt, ConvergenceWarning, stacklevel=2)
-    return run
+    return Session(kernel, model, feed, shuffle_seed, int(num_warmup), chains), stage
 
 
 def _parts(

@@ -1,33 +1,32 @@
 """`tm.sample`: the one call that most people need."""
 
-import dataclasses
-import warnings
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from tallmc.acceptance.normality import NormalityWarning
 from tallmc.compose import Ladder
 from tallmc.console.progress import say, working
 from tallmc.control_variates import Taylor
-from tallmc.diagnostics.audit import Audit, audit
-from tallmc.diagnostics.audit_programs import audit_programs, steps_worth_auditing
+from tallmc.diagnostics.audit_programs import audit_programs
 from tallmc.feed import Feed
 from tallmc.kernel import Kernel
-from tallmc.metropolis import MetropolisHastings
 from tallmc.numerics.keys import as_key, folded_on_host, split_on_host, unstacked, word_on_host
 from tallmc.posterior import Posterior, checks
 from tallmc.posterior.unconstrained_start import unconstrained_start
 from tallmc.run.chain import Problem
-from tallmc.run.convergence import ConvergenceWarning
 from tallmc.run.drive import Review, drive
 from tallmc.run.drivers import Driver, pick_driver
 from tallmc.run.result import Run
+from tallmc.run.saving import set_up_of, without_rows
 from tallmc.run.session import Session
 from tallmc.run.start import start_chains
+from tallmc.run.store import Store
 from tallmc.run.timing import Timing
 from tallmc.setup.automatic import plan
+from tallmc.setup.conclude import concluded
+from tallmc.setup.keeping import Path, gone_on, keeping, kept
 from tallmc.setup.orthonormal import check_orthonormal
 from tallmc.setup.precision import check_precision, plan_doubts
 from tallmc.setup.recentre import Recentred, look_times, recentre
@@ -47,7 +46,17 @@ from tallmc.setup.start import (
 )
 from tallmc.setup.worked_out import bounded_like
 
-_TOLERATED_ERROR = 0.01
+
+class Earlier(NamedTuple):
+    """What a caller has done before `sampled`.
+
+    Args:
+        choices: That were made, in words.
+        rows_read: For that.
+    """
+
+    choices: tuple[str, ...] = ()
+    rows_read: int = 0
 
 
 def sample(
@@ -60,6 +69,8 @@ def sample(
     num_chains: int = 4,
     rng_key: int | Array = 0,
     control_variate: Taylor | None = None,
+    store: Path | None = None,
+    resume: bool = False,
     progress: bool = True,
     driver: Driver | None = None,
     feed: type[Feed] | None = None,
@@ -79,6 +90,10 @@ def sample(
         num_chains: Independent chains.
         rng_key: Int or JAX key. The same key gives the same chains, however they are scheduled.
         control_variate: `tm.Taylor()` makes rows say less; see there. `tm.MHSS` makes its own if none is given.
+        store: A folder to keep the run in while it goes on, such as "run.zarr": draws are written there and not held in
+            memory, and a process that is killed loses no more than the last seconds.
+        resume: Whether to go on with the run in `store`, which must have been made by the same call, and ends as if it
+            had never been stopped; `num_samples` may be another. If there is nothing to go on with, the run begins.
         progress: Whether to show a progress bar, if output is a terminal.
         driver: How chains are scheduled; picked by device if left out.
         feed: How rows are drawn; contiguous windows of shuffled data if left out, or by weight if the rule wants that.
@@ -97,14 +112,51 @@ def sample(
     """
     if not isinstance(posterior, Posterior):
         raise ValueError(f"posterior must be a tm.Posterior, not {type(posterior).__name__}")
-    _check_counts(num_samples, num_warmup, num_chains)
+    check_counts(num_samples, num_warmup, num_chains)
     if driver is not None and not isinstance(driver, Driver):
         raise ValueError("driver must be a Driver such as tm.ChainByChain() or tm.Together()")
     if feed is not None and not (isinstance(feed, type) and issubclass(feed, Feed)):
         raise ValueError(
             "feed must be a class, which is built for this run: pass feed=tm.IndexedFeed, without arguments"
         )
-    driver, timing = driver or pick_driver(), Timing()
+    driver = driver or pick_driver()
+    settings = {"kernel": kernel, "init": init, "control_variate": control_variate, "feed": feed}
+    settings |= {"num_warmup": num_warmup, "num_chains": num_chains}
+    with keeping(
+        store, "tm.sample", posterior, resume=resume, rng_key=as_key(rng_key), driver=type(driver), **settings
+    ) as keeper:
+        return sampled(
+            posterior,
+            num_samples=num_samples,
+            rng_key=rng_key,
+            progress=progress,
+            driver=driver,
+            store=keeper,
+            **settings,
+        )
+
+
+def sampled(
+    posterior: Posterior,
+    *,
+    kernel: Kernel | None,
+    init: PyTree,
+    num_samples: int,
+    num_warmup: int,
+    num_chains: int,
+    rng_key: int | Array,
+    control_variate: Taylor | None,
+    progress: bool,
+    driver: Driver,
+    store: Store | None,
+    feed: type[Feed] | None = None,
+    earlier: Earlier = Earlier(),  # noqa: B008  it never changes
+) -> Run:
+    """`sample`, with a store that is open, or None, and what was done before."""
+    timing, automatic = Timing(), kernel is None
+    if store is not None and store.stored is not None:
+        run = gone_on(store, store.stored, kernel, num_samples, driver, timing, progress=progress)
+        return concluded(run, timing, store, automatic=automatic and run.audit is None, progress=progress)
     with timing.phase("reading"):
         checks.check_data(posterior.data)
         check_orthonormal(posterior, kernel if isinstance(kernel, Kernel) else None, init, control_variate)
@@ -116,7 +168,6 @@ def sample(
     key_shuffle, key_chains = unstacked(split_on_host(as_key(rng_key), 2), 2)
     key_plan, shuffle_seed = folded_on_host(key_shuffle, 1), word_on_host(key_shuffle)
     chain_keys = split_on_host(key_chains, num_chains)
-    automatic = kernel is None
     if kernel is None:
         if control_variate is not None or feed is not None:
             raise ValueError(
@@ -186,48 +237,32 @@ def sample(
 
     reviews = [Review(times, decide)] if start.controlled is not None else []
     reviews.append(Review(redesigns.times(fed), redesigns.decide))
-    done = drive(driver, session, stage, num_samples, timing, show=progress, reviews=reviews)
-    choices = tuple(found.reason for found in moved) + redesigns.choices(done.session.kernel)
-    for choice in choices:
+
+    def set_up(session: Session) -> dict[str, Any]:
+        """What is known when warm-up changes nothing any more."""
+        return {
+            "setup_rows": earlier.rows_read
+            + (setup_rows + ladder_rows + sum(found.rows_read for found in moved) + redesigns.rows_read),
+            "choices": earlier.choices + start.choices + changes(session),
+            "known_doubts": start.doubts,
+            "unless_mixed": start.unless_mixed,
+        }
+
+    def changes(session: Session) -> tuple[str, ...]:
+        return tuple(found.reason for found in moved) + redesigns.choices(session.kernel)
+
+    if store is not None:
+        store.expected = num_samples
+        store.context = lambda session: set_up_of(start.kernel, without_rows(given), **set_up(session))
+    done = drive(driver, session, stage, num_samples, timing, show=progress, reviews=reviews, sink=store)
+    for choice in changes(done.session):
         say(choice, show=progress)
-    run = Run.collect(
-        done,
-        kernel=start.kernel,
-        posterior=given,
-        setup_rows=setup_rows + ladder_rows + sum(found.rows_read for found in moved) + redesigns.rows_read,
-        choices=start.choices + choices,
-        known_doubts=start.doubts,
-        unless_mixed=start.unless_mixed,
-    )
-    num_steps = steps_worth_auditing(fed, model) if automatic else 0
-    if num_steps and run.num_draws > 1 and not run.interrupted:
-        try:
-            with timing.phase("audit"), working("auditing steps on all rows (Ctrl-C skips it)", show=progress):
-                found = audit(run, num_steps, seconds=timing.worth_an_audit())
-            run = dataclasses.replace(run, audit=found, known_doubts=run.known_doubts + _objections(found))
-        except KeyboardInterrupt:  # the draws are there; whoever is in a hurry may have them
-            stopped = "the audit was stopped before it had an answer"
-            run = dataclasses.replace(run, known_doubts=(*run.known_doubts, stopped))
-    finished = dataclasses.replace(run, timing={})
-    _warn(finished)
-    finished.timing.update(timing.total())  # last: R-hat of thousands of chains takes its time as well
-    return finished
+    run = kept(done, store, given, kernel=start.kernel, **set_up(done.session))
+    return concluded(run, timing, store, automatic=automatic, progress=progress)
 
 
-def _warn(run: Run) -> None:
-    """Raises as warnings what speaks against a run."""
-    for number, part in enumerate(run.kernel.parts()):
-        for warning in part.warnings(run.part_stats(number)):
-            trusting = isinstance(part, MetropolisHastings) and part.rule.promise.trusts_normality
-            warnings.warn(warning, NormalityWarning if trusting else UserWarning, stacklevel=3)
-    for warning in () if run.exchanges is None else run.exchanges.warnings:
-        warnings.warn(warning, UserWarning, stacklevel=3)
-    for doubt in run.doubts:
-        kind = ConvergenceWarning if doubt in run.convergence_doubts else UserWarning
-        warnings.warn(doubt, kind, stacklevel=3)
-
-
-def _check_counts(num_samples: int, num_warmup: int, num_chains: int) -> None:
+def check_counts(num_samples: int, num_warmup: int, num_chains: int) -> None:
+    """Raises `ValueError` unless these are whole numbers, large enough."""
     for name, value, least in (
         ("num_samples", num_samples, 1),
         ("num_warmup", num_warmup, 0),
@@ -241,10 +276,3 @@ def _check_is_kernel(kernel: object) -> None:
     if not isinstance(kernel, Kernel):
         name = type(kernel).__name__
         raise ValueError(f"kernel must be a Kernel such as tm.MetropolisHastings(proposal, rule), not {name}")
-
-
-def _objections(found: Audit) -> tuple[str, ...]:
-    """What an audit has against a run; nothing, if what it found may be chance."""
-    if found.interval[0] <= _TOLERATED_ERROR:
-        return ()
-    return (f"the decisions of this run do not stand up to all rows; {found}",)

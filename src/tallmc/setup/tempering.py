@@ -1,6 +1,5 @@
 """`tm.parallel_tempering`: ladders of temperatures, placed by hand or in warm-up."""
 
-import dataclasses
 import math
 import warnings
 from collections.abc import Sequence
@@ -15,15 +14,17 @@ from tallmc.console.progress import say
 from tallmc.control_variates import Taylor, covariance_factor
 from tallmc.kernel import Kernel
 from tallmc.numerics.flat import flatten
+from tallmc.numerics.keys import as_key
 from tallmc.optimise.mode import default_start
 from tallmc.posterior import Posterior, checks
 from tallmc.posterior.derivatives import derivative_trouble
 from tallmc.posterior.unconstrained_start import unconstrained_start
-from tallmc.run.drivers import Driver
+from tallmc.run.drivers import Driver, pick_driver
 from tallmc.run.result import Run
+from tallmc.setup.keeping import Path, keeping
 from tallmc.setup.modes import find_mode
 from tallmc.setup.rungs import first_temperatures, ladder_of, level_at
-from tallmc.setup.sample import sample
+from tallmc.setup.sample import Earlier, check_counts, sample, sampled
 from tallmc.whole_metropolis import WholeMetropolis
 
 _FAR_OUT = (1e2, 1e4, 1e6)  # posterior widths from the mode at which a prior must have fallen to pass for proper
@@ -40,6 +41,8 @@ def parallel_tempering(
     num_chains: int = 4,
     rng_key: int | Array = 0,
     control_variate: Taylor | None = None,
+    store: Path | None = None,
+    resume: bool = False,
     progress: bool = True,
     driver: Driver | None = None,
 ) -> Run:
@@ -59,6 +62,8 @@ def parallel_tempering(
         num_chains: Independent ladders.
         rng_key: Int or JAX key.
         control_variate: As for `tm.sample`; of use where the modes are near each other.
+        store: A folder to keep the run in while it goes on, as for `tm.sample`.
+        resume: Whether to go on with the run in `store`, likewise.
         progress: Whether to show a progress bar, if output is a terminal.
         driver: How chains are scheduled; picked by device if left out.
 
@@ -70,34 +75,45 @@ def parallel_tempering(
         >>> bool(0.3 < (run.samples > 0).mean() < 0.7)
         True
     """
-    options: dict[str, Any] = {
-        "num_samples": num_samples,
-        "num_warmup": num_warmup,
-        "num_chains": num_chains,
-        "rng_key": rng_key,
-        "control_variate": control_variate,
-        "progress": progress,
-        "driver": driver,
-    }
     if not isinstance(posterior, Posterior):
         raise ValueError(f"posterior must be a tm.Posterior, not {type(posterior).__name__}")
     if isinstance(ladder, Kernel) and not isinstance(ladder, Ladder):
         raise ValueError("ladder must be a tm.Ladder or temperatures; tm.Ladder([1, 3, 10], kernel) has rungs of one")
+    settings: dict[str, Any] = {
+        "num_warmup": num_warmup,
+        "num_chains": num_chains,
+        "control_variate": control_variate,
+    }
+    others: dict[str, Any] = {"num_samples": num_samples, "rng_key": rng_key, "progress": progress, "driver": driver}
     if isinstance(ladder, Ladder):
-        return sample(posterior, ladder, init=init, **options)
+        return sample(posterior, ladder, init=init, store=store, resume=resume, **settings, **others)
+    check_counts(num_samples, num_warmup, num_chains)
+    others["driver"] = driver or pick_driver()
+    facts = {**settings, "init": init, "rng_key": as_key(rng_key), "driver": type(others["driver"])}
+    given = None if ladder is None else np.asarray(ladder, float)
+    with keeping(store, "tm.parallel_tempering", posterior, resume=resume, ladder=given, **facts) as keeper:
+        if keeper is not None and keeper.stored is not None:
+            # The rungs that set-up made are in the store; whoever brings a kernel brings functions of its own.
+            return sampled(
+                posterior, kernel=keeper.stored.setup.decode("kernel"), init=None, store=keeper, **settings, **others
+            )
+        rungs, start, earlier = _rungs(posterior, given, init, num_chains, progress=progress)
+        return sampled(posterior, kernel=rungs, init=start, store=keeper, earlier=earlier, **settings, **others)
+
+
+def _rungs(
+    posterior: Posterior, heats: np.ndarray | None, init: PyTree, num_chains: int, *, progress: bool
+) -> tuple[Ladder, PyTree, Earlier]:
+    """A ladder with kernels of its own, where its chains start, and what it took to find them."""
     found = _look(posterior, init, num_chains, progress=progress)
-    size = flatten(found.centre)[0].size
-    if ladder is None:
+    size, placed = flatten(found.centre)[0].size, heats is None
+    if heats is None:
         hottest = math.inf if found.proper else float(posterior.num_rows)
         heats = first_temperatures(size, hottest, posterior.num_rows)
-    else:
-        heats = np.asarray(ladder, float)
-    rungs = ladder_of(heats, size, found.factor, found.level, adapts=ladder is None)
-    choices = (*found.why, _described(rungs, proper=found.proper, placed=ladder is None))
+    rungs = ladder_of(heats, size, found.factor, found.level, adapts=placed)
+    choices = (*found.why, _described(rungs, proper=found.proper, placed=placed))
     say("; ".join(choices), show=progress)
-    start = posterior.constrain(found.centre) if init is None else init
-    run = sample(posterior, rungs, init=start, **options)
-    return dataclasses.replace(run, choices=choices + run.choices, setup_rows=run.setup_rows + found.rows_read)
+    return rungs, posterior.constrain(found.centre) if init is None else init, Earlier(choices, found.rows_read)
 
 
 class _Look(NamedTuple):
