@@ -106,7 +106,7 @@ def sample(
         )
     driver, timing = driver or pick_driver(), Timing()
     with timing.phase("reading"):
-        checks.check_data(posterior.data)
+        checks.check_rows(posterior.rows)
         check_orthonormal(posterior, kernel if isinstance(kernel, Kernel) else None, init, control_variate)
         # Set-up and chains know unconstrained numbers only; the natural scale is that of the caller, before and after.
         given, posterior = posterior, posterior.unconstrained
