@@ -10,10 +10,12 @@ from typing import ClassVar
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Int, PyTree
+from jaxtyping import Int, PyTree, Real
 
 from tallmc.disk.manifest import Leaf, Manifest
+from tallmc.numerics.scratch import on_disk
 from tallmc.posterior import Rows
+from tallmc.posterior.resident import default_device, resident
 
 
 class Dataset(Rows):
@@ -25,12 +27,14 @@ class Dataset(Rows):
     Args:
         data: The arrays, read-only.
         rings: The same with the first rows once more at the end.
+        apart: The same once more, for single rows: of these the system reads no neighbours ahead.
         folder: Where they are.
         manifest: What is known of them.
     """
 
     data: PyTree
     rings: PyTree
+    apart: PyTree
     folder: str = eqx.field(static=True)
     manifest: Manifest = eqx.field(static=True)
 
@@ -50,7 +54,7 @@ class Dataset(Rows):
 
     def take(self, indices: Int[np.ndarray, " k"]) -> PyTree:
         """Some rows, by number, as copies in NumPy arrays."""
-        return jax.tree.map(lambda leaf: leaf[indices], self.data)
+        return jax.tree.map(lambda leaf: leaf[indices], self.apart)
 
     def blocks(self, size: int) -> Iterator[PyTree]:
         """All rows in their order, `size` at a time."""
@@ -60,6 +64,11 @@ class Dataset(Rows):
     def all(self) -> PyTree:
         """The arrays, as they are mapped: reading all of one does not mean that all of it is in memory."""
         return self.data
+
+    def scattered(self) -> PyTree:
+        """On a CPU the files as they are mapped for single rows; elsewhere the rows that are there."""
+        device = default_device()
+        return resident(self.apart, device) if device.platform == "cpu" else self.on_device()
 
     def shuffled(self, seed: int, repeated: int) -> PyTree:
         """The rows as they lie: they were shuffled when they were ingested, whatever the seed of a run.
@@ -75,6 +84,10 @@ class Dataset(Rows):
                 self.rings,
                 self.like,
             )
+
+    def one_each(self, dtype: np.dtype | type) -> Real[np.ndarray, " rows"]:
+        """In a file beside the rows: however many there are, it takes no memory that the system cannot have back."""
+        return on_disk((self.num_rows,), dtype, self.folder)
 
     @property
     def columns(self) -> dict[str, tuple[str, ...]]:
@@ -119,17 +132,24 @@ def open_dataset(path: str | os.PathLike[str]) -> Dataset:
     """
     folder = Path(path)
     manifest = Manifest.read(folder)
-    whole = {leaf.name: _mapped(folder / leaf.file, leaf, manifest) for leaf in manifest.leaves}
-    rings = next(iter(whole.values())) if manifest.bare else whole
-    data = jax.tree.map(lambda ring: ring[: manifest.num_rows], rings)
-    return Dataset(data, rings, str(folder), manifest)
+
+    def mapped(advice: int) -> PyTree:
+        arrays = {leaf.name: _mapped(folder / leaf.file, leaf, manifest, advice) for leaf in manifest.leaves}
+        return next(iter(arrays.values())) if manifest.bare else arrays
+
+    def rows_of(rings: PyTree) -> PyTree:
+        return jax.tree.map(lambda ring: ring[: manifest.num_rows], rings)
+
+    rings = mapped(mmap.MADV_NORMAL)
+    return Dataset(rows_of(rings), rings, rows_of(mapped(mmap.MADV_RANDOM)), str(folder), manifest)
 
 
-def _mapped(path: Path, leaf: Leaf, manifest: Manifest) -> np.ndarray:
+def _mapped(path: Path, leaf: Leaf, manifest: Manifest, advice: int) -> np.ndarray:
     # Opened without following a link that may have been put there since the manifest was checked.
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
     try:
         memory = mmap.mmap(descriptor, (manifest.num_rows + manifest.repeated) * leaf.row_bytes, prot=mmap.PROT_READ)
     finally:
         os.close(descriptor)
+    memory.madvise(advice)
     return np.frombuffer(memory, leaf.dtype).reshape(-1, *leaf.shape)
