@@ -53,8 +53,8 @@ def ingest(
             knows); an array or a dictionary of arrays; a data frame; or an iterator of any of these, as batches.
         path: The folder to make.
         columns: Which columns. A list: these make the matrix `x`. A dictionary such as
-            `{"x": ["age", "dose"], "group": "site"}`: from the arrays of a row to their columns, a name alone making one
-            number a row. If left out, arrays stay what they are, and tables become `x` and the outcome.
+            `{"x": ["age", "dose"], "group": "site"}`: from the arrays of a row to their columns, a name alone making
+            one number a row. If left out, arrays stay what they are, and tables become `x` and the outcome.
         outcome: The column that becomes `y`.
         one_hot: Columns of categories, each of which becomes a column of zeros and ones.
         standardise: Columns to have mean 0 and standard deviation 1; True: all of fractional numbers but the outcome.
@@ -89,8 +89,9 @@ def ingest(
     work.mkdir(parents=True, exist_ok=True)
     with _alone(work), working(f"ingesting into {folder}", show=progress):
         state = _resumed(work, fingerprint) if resume else None
-        state = _read_all(read, settings, work, int(seed), state or {"fingerprint": fingerprint, "rows": 0})
-        manifest = _write_all(folder, work, state, int(seed), memory)
+        state = state or {"fingerprint": fingerprint, "rows": 0}
+        spill = _read_all(read, settings, work, int(seed), state)
+        manifest = _write_all(folder, work, state, spill, int(seed), memory)
     shutil.rmtree(work)
     say(f"{manifest.num_rows:,} rows in {folder}, checksum {manifest.checksum:08x}", show=progress)
     return folder
@@ -121,7 +122,11 @@ def _check_folder(folder: Path, resume: bool) -> None:
     there = (folder / _WORK / _STATE).exists()
     if there and not resume:
         raise ValueError(f"an ingest into {folder} was interrupted; go on with resume=True, or delete the folder")
-    if folder.exists() and not (folder.is_dir() and all(child.name == _WORK for child in folder.iterdir())) and not there:
+    if (
+        folder.exists()
+        and not (folder.is_dir() and all(child.name == _WORK for child in folder.iterdir()))
+        and not there
+    ):
         raise ValueError(f"{folder} is there already and is not empty; choose another folder")
 
 
@@ -155,14 +160,15 @@ def _record_type(parts: Sequence[Part]) -> np.dtype:
     return np.dtype([(KEY, "<u8"), *((f"_{part.name}", part.dtype, (part.spilled,)) for part in parts)])
 
 
-def _read_all(source: Source, settings: Settings, work: Path, seed: int, state: dict[str, Any]) -> dict[str, Any]:
+def _read_all(source: Source, settings: Settings, work: Path, seed: int, state: dict[str, Any]) -> Spill:
     """The first pass: every row into the file that its hash says."""
     if "bucket" in state:
-        return state
+        return Spill(work, _record_type(_parts_from(state["parts"])), state["sizes"])
     batches = source.batches(settings.wanted(source))
     codes = Codes(state.get("categories"))
     moments = {name: Moments(*kept) for name, kept in state.get("moments", {}).items()}
     row, skipped, noted = int(state["rows"]), 0, time.monotonic()
+    begun = noted
     parts = _parts_from(state["parts"]) if "parts" in state else None
     spill: Spill | None = None
     try:
@@ -190,11 +196,15 @@ def _read_all(source: Source, settings: Settings, work: Path, seed: int, state: 
         if skipped < row:
             raise ValueError(f"the source has {skipped} rows now, and {row} were read before; begin again")
         state["bucket"], state["written"] = 0, 0
-        _note(work, state, row, spill, codes, moments, parts)
+        if time.monotonic() - begun > _SECONDS:  # else it is as soon done again
+            _note(work, state, row, spill, codes, moments, parts)
+        else:
+            _noted(state, row, spill, codes, moments, parts)
     finally:
         if spill is not None:
             spill.__exit__()
-    return state
+    assert spill is not None
+    return spill
 
 
 def _length(batch: Batch, row: int) -> int:
@@ -220,19 +230,20 @@ def _records(
     return records
 
 
-def _note(
-    work: Path,
-    state: dict[str, Any],
-    row: int,
-    spill: Spill,
-    codes: Codes,
-    moments: dict[str, Moments],
-    parts: Sequence[Part],
+def _note(work: Path, state: dict[str, Any], row: int, spill: Spill, *others: Any) -> None:
+    """Writes down how far it is, and what it takes to go on from here."""
+    spill.flush()
+    _noted(state, row, spill, *others)
+    write_atomically(work / _STATE, json.dumps(state))
+
+
+def _noted(
+    state: dict[str, Any], row: int, spill: Spill, codes: Codes, moments: dict[str, Moments], parts: Sequence[Part]
 ) -> None:
+    """Puts into the state all that it takes to go on from here."""
     kept = {name: (one.count, one.mean.tolist(), one.squares.tolist()) for name, one in moments.items()}
     state |= {"rows": row, "sizes": spill.sizes, "categories": codes.known, "moments": kept}
-    state["parts"] = [part._replace(columns=[c._asdict() for c in part.columns])._asdict() for part in parts]  # pyright: ignore
-    write_atomically(work / _STATE, json.dumps(state))
+    state["parts"] = [part._asdict() | {"columns": [column._asdict() for column in part.columns]} for part in parts]
 
 
 def _parts_from(kept: list[dict[str, Any]]) -> tuple[Part, ...]:
@@ -247,13 +258,13 @@ def _parts_from(kept: list[dict[str, Any]]) -> tuple[Part, ...]:
     return tuple(parts)
 
 
-def _write_all(folder: Path, work: Path, state: dict[str, Any], seed: int, memory: int) -> Manifest:
+def _write_all(folder: Path, work: Path, state: dict[str, Any], spill: Spill, seed: int, memory: int) -> Manifest:
     """The second pass: one file after another in the order of the hashes, and the manifest last."""
     parts, codes = _parts_from(state["parts"]), Codes(state["categories"])
     moments = {name: Moments(*kept) for name, kept in state["moments"].items()}
     finishes = [finish(part, moments.get(part.name, Moments()), codes) for part in parts]
     writers = [_Writer(work, one, state) for one in finishes]
-    spill, seen, noted = Spill(work, _record_type(parts)), int(state["written"]), time.monotonic()
+    seen, noted = int(state["written"]), time.monotonic()
     for following, records in spill.sorted(state["bucket"], memory):
         for part, writer in zip(parts, writers, strict=True):
             writer.add(records[f"_{part.name}"])
@@ -307,7 +318,7 @@ class _Writer:
             if inside == 0:
                 self.sums.append(0)
             piece = rows[start : start + _CHUNK - inside]
-            content = memoryview(piece.reshape(-1).view(np.uint8))
+            content = np.ascontiguousarray(piece).data.cast("B")
             self.sums[-1] = zlib.crc32(content, self.sums[-1])
             while len(content):
                 content = content[self._file.write(content) :]

@@ -35,6 +35,10 @@ class Settings(NamedTuple):
         return list(dict.fromkeys(names))
 
 
+def _listed(names: str | Sequence[str]) -> list[str]:
+    return [names] if isinstance(names, str) else list(names)
+
+
 class Column(NamedTuple):
     """One or more columns of an array that come from one column of the source.
 
@@ -148,19 +152,32 @@ def _dtype(wanted: str | None, arrays: list[Any], source: Source) -> str:
 
 def numbers(name: str, values: Any, row: int) -> np.ndarray:
     """A column of a batch as a matrix of float64, or what is wrong with it. `row` is the number of its first row."""
-    label = repr(name) if name != BARE else "of the array"
+    label = _label(name)
     if not isinstance(values, np.ndarray):
-        kind = values.type
-        example = next((value for value in values.to_pylist() if value is not None), None)
+        at, example = _first_text(values)
         raise ValueError(
-            f"column {label} holds {kind}, not numbers (row {row}: {example!r}); name it in one_hot, or leave it out of "
-            "columns"
+            f"{label} holds {example!r} in row {row + at}, not a number; mend it, name the column in one_hot, or "
+            "leave it out of columns"
         )
     if values.dtype.kind not in "fiub":
         raise ValueError(
-            f"column {label} holds {values.dtype}, not numbers (row {row}); convert it, or leave it out of columns"
+            f"{label} holds {values.dtype}, not numbers (row {row}); convert it, or leave it out of columns"
         )
     return values.reshape(len(values), -1).astype(np.float64, copy=False)
+
+
+def _label(name: str) -> str:
+    return f"column {name!r}" if name != BARE else "the array"
+
+
+def _first_text(values: Any) -> tuple[int, Any]:
+    """The first entry of an Arrow array that is no number, and its place."""
+    for at, value in enumerate(values.to_pylist()):
+        try:
+            float(value)
+        except (TypeError, ValueError):
+            return at, value
+    return 0, values[0].as_py()  # numbers, written as text
 
 
 class Codes:
@@ -187,7 +204,9 @@ class Codes:
             found = encoded.dictionary.to_pylist()
             inverse = None if len(missing) else encoded.indices.to_numpy(zero_copy_only=False)
         if len(missing):
-            raise ValueError(f"column {name!r} has no value in row {row + missing[0]}; fill it, or drop such rows first")
+            raise ValueError(
+                f"column {name!r} has no value in row {row + missing[0]}; fill it, or drop such rows first"
+            )
         codes = self.known.setdefault(name, [])
         places = {value: number for number, value in enumerate(codes)}
         for value in found:
@@ -196,7 +215,8 @@ class Codes:
                 codes.append(value)
         if len(codes) > _MOST_CATEGORIES:
             raise ValueError(
-                f"column {name!r} has more than {_MOST_CATEGORIES} categories (row {row} and before); leave it out of one_hot"
+                f"column {name!r} has more than {_MOST_CATEGORIES} categories (row {row} and before); leave it out of "
+                "one_hot"
             )
         return np.asarray([places[value] for value in found], np.float64)[inverse]
 
@@ -255,12 +275,15 @@ def _check(name: str, values: np.ndarray, placed: np.ndarray, row: int) -> None:
         what = "NaN or infinity" if values.dtype.kind != "f" else None
         if bad.any():
             first = int(np.argmax(bad))
-            what = "NaN or infinity" if not np.isfinite(values[first]).all() else f"a number too large for {placed.dtype}"
+            what = (
+                "NaN or infinity" if not np.isfinite(values[first]).all() else f"a number too large for {placed.dtype}"
+            )
     else:
         bad, what = (values != placed).any(axis=1), f"a number that {placed.dtype} cannot hold"
     if bad.any():
-        label = f"column {name!r}" if name != BARE else "the array"
-        raise ValueError(f"{label} holds {what} in row {row + int(np.argmax(bad))}; drop or fill such rows first")
+        raise ValueError(
+            f"{_label(name)} holds {what} in row {row + int(np.argmax(bad))}; drop or fill such rows first"
+        )
 
 
 class Moments:

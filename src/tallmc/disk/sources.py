@@ -216,41 +216,40 @@ def _csv(path: str, wanted: Sequence[str] | None) -> Iterator[Batch]:
     arrow = _arrow()
     from pyarrow import csv
 
-    with _opened(path) as file:
-        kinds = csv.open_csv(file, read_options=csv.ReadOptions(block_size=_CSV_BLOCK)).schema
-    _check_names(kinds.names, wanted)
-    # Numbers as such, whatever the first block suggests; text where the first block has text.
-    types = {
-        field.name: field.type if arrow.types.is_string(field.type) else arrow.float64()
-        for field in kinds
-        if not (arrow.types.is_boolean(field.type))
-    }
-    convert = csv.ConvertOptions(column_types=types, include_columns=list(wanted) if wanted else None)
-    done = 0
-    with _opened(path) as file:
-        # In one thread, or it does not say in which row it stumbles.
-        reading = csv.ReadOptions(block_size=_CSV_BLOCK, use_threads=False)
-        try:
+    # In one thread, or it does not say in which row it stumbles.
+    reading = csv.ReadOptions(block_size=_CSV_BLOCK, use_threads=False)
+    names: list[str] = []
+    try:
+        with _opened(path) as file:
+            fields = csv.open_csv(file, read_options=reading).schema
+        names = fields.names
+        _check_names(names, wanted)
+        # Numbers as such, whatever the first block suggests; text where the first block has text.
+        types = {
+            field.name: field.type if arrow.types.is_string(field.type) else arrow.float64()
+            for field in fields
+            if not arrow.types.is_boolean(field.type)
+        }
+        convert = csv.ConvertOptions(column_types=types, include_columns=list(wanted) if wanted else None)
+        with _opened(path) as file:
             for batch in csv.open_csv(file, read_options=reading, convert_options=convert):
-                done += batch.num_rows
                 yield _columns(batch, wanted)
-        except arrow.ArrowInvalid as error:
-            raise ValueError(_csv_trouble(path, str(error), kinds.names, wanted, done)) from error
+    except arrow.ArrowInvalid as error:
+        raise ValueError(_csv_trouble(path, str(error), names)) from error
 
 
-def _csv_trouble(path: str, message: str, names: list[str], wanted: Sequence[str] | None, done: int) -> str:
+def _csv_trouble(path: str, message: str, names: list[str]) -> str:
     """In our words: Arrow counts lines from 1 on, with the header, and columns by number."""
     ragged = re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+)", message)
     if ragged:
         row, expected, got = map(int, ragged.groups())
         return f"{path} is ragged: row {row - 2} has {got} columns where {expected} are expected; mend the file"
-    text = re.search(r"In CSV column #(\d+): (?:Row #(\d+): )?.*invalid value '(.*?)'", message)
-    if text:
-        column, row, value = text.groups()
-        name = (list(wanted) if wanted else names)[int(column)] if int(column) < len(names) else f"number {column}"
-        name = names[int(column)] if not wanted else name
-        where = f"row {int(row) - 2}" if row else f"a row from {done} on"
-        return f"column {name!r} holds {value!r} in {where}, not a number; mend it, leave it out, or name it in one_hot"
+    text = re.search(r"In CSV column #(\d+): Row #(\d+): .*invalid value '(.*?)'", message)
+    if text and int(text[1]) < len(names):
+        return (
+            f"column {names[int(text[1])]!r} holds {text[3]!r} in row {int(text[2]) - 2}, not a number; mend it, "
+            "leave it out, or name it in one_hot"
+        )
     return f"{path} cannot be read: {message}"
 
 
@@ -308,8 +307,12 @@ def _streamed(name: str, file: Any) -> Iterator[np.ndarray]:
     version = _trusted(name, lambda: form.read_magic(file))
     read = form.read_array_header_1_0 if version == (1, 0) else form.read_array_header_2_0
     shape, fortran, dtype = _trusted(name, lambda: read(file))
-    if dtype.hasobject or fortran and len(shape) > 1 or not shape:
-        raise ValueError(f"{name} holds objects, or is stored by columns; save it with numpy.ascontiguousarray")
+    if dtype.hasobject or not shape:
+        raise ValueError(f"{name} holds {'objects' if shape else 'no rows'}, not rows of numbers; save it as such")
+    if fortran and len(shape) > 1:  # stored by columns: its first row ends with its last number, so all of it is read
+        whole = np.frombuffer(file.read(), dtype).reshape(shape, order="F")
+        yield from (whole[start : start + _ROWS] for start in range(0, shape[0], _ROWS))
+        return
     row = dtype.itemsize * int(np.prod(shape[1:], dtype=np.int64))
     for start in range(0, shape[0], _ROWS):
         count = min(_ROWS, shape[0] - start)

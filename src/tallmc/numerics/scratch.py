@@ -7,6 +7,7 @@ import tempfile
 
 import numpy as np
 
+
 class _Scratch(mmap.mmap):
     """A mapped file without a name, and the folder that it is in."""
 

@@ -32,7 +32,7 @@ _NEEDS_A_NUMBER = (
 
 
 def check_rows(rows: Rows) -> None:
-    """Raises `ValueError` unless every number in the rows is finite; what was checked when it was stored is not read."""
+    """Raises `ValueError` unless all numbers in the rows are finite. Those checked when stored are not read again."""
     if not rows.known_finite:
         check_data(rows.all())
 
