@@ -30,6 +30,7 @@ class Dataset(Rows):
         apart: The same once more, for single rows: of these the system reads no neighbours ahead.
         folder: Where they are.
         manifest: What is known of them.
+        num_rows: Rows of data.
     """
 
     data: PyTree
@@ -41,7 +42,7 @@ class Dataset(Rows):
     in_random_order: ClassVar = True
     known_finite: ClassVar = True
 
-    num_rows = property(lambda self: self.manifest.num_rows, doc="Rows of data.")  # pyright: ignore
+    num_rows: int = eqx.field(static=True)
 
     @property
     def like(self) -> PyTree:
@@ -141,7 +142,14 @@ def open_dataset(path: str | os.PathLike[str]) -> Dataset:
         return jax.tree.map(lambda ring: ring[: manifest.num_rows], rings)
 
     rings = mapped(mmap.MADV_NORMAL)
-    return Dataset(rows_of(rings), rings, rows_of(mapped(mmap.MADV_RANDOM)), str(folder), manifest)
+    return Dataset(
+        data=rows_of(rings),
+        rings=rings,
+        apart=rows_of(mapped(mmap.MADV_RANDOM)),
+        folder=str(folder),
+        manifest=manifest,
+        num_rows=manifest.num_rows,
+    )
 
 
 def _mapped(path: Path, leaf: Leaf, manifest: Manifest, advice: int) -> np.ndarray:

@@ -182,8 +182,11 @@ def _parquet(path: str, wanted: Sequence[str] | None) -> Iterator[Batch]:
     with _opened(path) as file:
         reader = parquet.ParquetFile(file)
         _check_names(reader.schema_arrow.names, wanted)
-        for batch in reader.iter_batches(_ROWS, columns=None if wanted is None else list(dict.fromkeys(wanted))):
-            yield _columns(batch, wanted)
+        chosen = None if wanted is None else list(dict.fromkeys(wanted))
+        # One row group at a time: of all at once the reader has been seen to keep those that it had given already.
+        for group in range(reader.num_row_groups):
+            for batch in reader.iter_batches(_ROWS, row_groups=[group], columns=chosen, use_threads=False):
+                yield _columns(batch, wanted)
 
 
 def _parquet_rows(paths: list[str]) -> int:
