@@ -3,13 +3,14 @@
 from importlib.metadata import PackageNotFoundError as _NotInstalled
 from importlib.metadata import version as _version
 
-from tallmc import acceptance, compose, design, feed, models, optimise, proposals, transforms
+from tallmc import acceptance, compose, design, disk, feed, models, optimise, proposals, transforms
 from tallmc.acceptance import *  # noqa: F403  what a room names as its own is public: a new rule is exported once
 from tallmc.acceptance.normality import NormalityWarning
 from tallmc.bounds import RegionBounds, bounds_of
 from tallmc.compose import *  # noqa: F403
 from tallmc.control_variates import Taylor
 from tallmc.diagnostics.audit import Audit, audit
+from tallmc.disk import *  # noqa: F403
 from tallmc.feed import *  # noqa: F403
 from tallmc.fields import FixedSweep, RandomSweep, Sweep
 from tallmc.kernel import Info, Kernel
@@ -66,6 +67,7 @@ __all__ = [
 ]
 __all__ += acceptance.__all__
 __all__ += compose.__all__
+__all__ += disk.__all__
 __all__ += feed.__all__
 __all__ += proposals.__all__
 

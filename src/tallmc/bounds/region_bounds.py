@@ -239,7 +239,7 @@ def _over_rows(
     likelihood: Likelihood, unravel: Unflatten, region: _Region, rows: Rows, orders: tuple[int, ...]
 ) -> tuple[Float[np.ndarray, " rows"], ...]:
     """The bounds of these orders, an array each."""
-    found = np.empty((len(orders), rows.num_rows))
+    found = [rows.one_each(np.float64) for _ in orders]
     size = min(_rows_at_once(likelihood, unravel, len(region.centre), rows.like), rows.num_rows)
     columns, finer = rows.on_device(), as_double(likelihood)
     radius = np.asarray(region.radius)
@@ -249,7 +249,8 @@ def _over_rows(
         place = region.centre, region.stretch, radius, np.int32(pieces)
         with double_precision():
             block = np.asarray(_bounds_of_block(finer, unravel, *place, columns, np.int32(first), size, orders))
-        found[:, first : first + size] = block
+        for bounds, of_block in zip(found, block, strict=True):
+            bounds[first : first + size] = of_block
         return block
 
     with must_fit(f"bounds of {size:,} rows at a time", "try fewer coordinates, or sample on the CPU"):

@@ -9,6 +9,7 @@ from jaxtyping import PyTree, Real
 from tallmc.control_variates.expansion import ExpandedModel, Expansion, covariance_factor
 from tallmc.control_variates.remainder_bounds import RemainderBounds
 from tallmc.numerics.flat import flatten
+from tallmc.numerics.scratch import in_parts
 from tallmc.posterior import Place, Posterior, SmoothBounds
 from tallmc.posterior.passes import likelihood_sums, prior_derivatives
 
@@ -98,7 +99,7 @@ class Taylor(eqx.Module):
         if isinstance(model.bounds, SmoothBounds) and covariance_factor(precision) is not None:
             whiten, rows_read = np.asarray(expansion.whiten, float), model.num_rows
             near = model.bounds.near(Place(model, unravel, flat, np.linalg.inv(whiten), self.order + 1, rows))
-            unbounded = 0 if near is None else int(np.sum(~np.isfinite(near.constants)))
+            unbounded = 0 if near is None else sum(np.sum(~np.isfinite(part)) for part in in_parts(near.constants))
             if near is not None and not unbounded:
                 bounds, constants = RemainderBounds.of(model.bounds, self.order, flat, whiten, near), near.constants
         return Controlled(ExpandedModel(model, expansion, bounds), precision, rows_read, constants, unbounded)

@@ -40,15 +40,31 @@ class AliasTable(eqx.Module):
         _pair_up(own_share, other)
         return cls(as_device_array(own_share), as_device_array(other))
 
+    def drawn(self, generator: np.random.Generator, count: int) -> Int[np.ndarray, " count"]:
+        """So many rows, with replacement, on the host."""
+        own_share, other = np.asarray(self.own_share), np.asarray(self.other)
+        entry = generator.integers(len(other), size=count)
+        return np.where(generator.random(count) < own_share[entry], entry, other[entry])
+
     def draw(self, high: UInt32[Array, " k"], low: UInt32[Array, " k"]) -> Int[Array, " k"]:
         """Rows, from two random words each.
 
         The words are a fixed-point number in [0, 1). Times the number of entries, its whole part is an entry and its
         fraction, which is independent of that, says which of the entry's two rows is meant.
         """
-        entry, fraction = _times(high, low, len(self.other))
-        own = fraction.astype(jnp.float32) * jnp.float32(2.0**-32) < self.own_share[entry]
-        return jnp.where(own, entry, self.other[entry])
+        return split_entry(self, high, low)[0]
+
+
+def split_entry(
+    table: AliasTable, high: UInt32[Array, " k"], low: UInt32[Array, " k"]
+) -> tuple[Int[Array, " k"], Float[Array, " k"]]:
+    """Rows as `AliasTable.draw` gives them, each with a uniform number below 1 that says nothing of it: what is left of
+    the fraction."""
+    entry, whole = _times(high, low, len(table.other))
+    fraction, share = whole.astype(jnp.float32) * jnp.float32(2.0**-32), table.own_share[entry]
+    own = fraction < share
+    left = jnp.where(own, fraction / share, (fraction - share) / (1 - share))
+    return jnp.where(own, entry, table.other[entry]), jnp.clip(left, 0, 1)
 
 
 def _pair_up(share: np.ndarray, other: np.ndarray) -> None:

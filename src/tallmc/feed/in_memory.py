@@ -3,7 +3,6 @@
 from typing import ClassVar
 
 import equinox as eqx
-import numpy as np
 from jaxtyping import Array, PyTree, UInt32
 
 from tallmc.feed.contract import Feed, Needs, Window, check_sizes
@@ -52,9 +51,7 @@ class InMemoryFeed(Feed):
 
     def arrange(self, rows: Rows, seed: int, widest: int = 0) -> PyTree:
         """Shuffles the rows, and repeats the first ones at the end so that no window has to wrap around."""
-        order = np.random.default_rng(seed).permutation(self.num_rows)
-        order = np.concatenate([order, order[: max(self.batch_size, widest) - 1]])
-        return rows.in_order(order)
+        return rows.shuffled(seed, min(max(self.batch_size, widest) - 1, self.num_rows))
 
     def start(self, key: Array, every_row: PyTree = None) -> WindowCursor | RunCursor:
         """Cuts the ring of rows at a random place, and draws an order."""

@@ -42,7 +42,7 @@ class IndexedFeed(Feed):
     def arrange(self, rows: Rows, seed: int, widest: int = 0) -> PyTree:
         """Nothing to lay out: any row can be gathered."""
         del seed, widest
-        return rows.on_device()
+        return rows.scattered()
 
     def start(self, key: Array, every_row: PyTree = None) -> _Cursor:
         """Draws the keys of a fresh permutation."""

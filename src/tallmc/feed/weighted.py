@@ -9,9 +9,11 @@ import numpy as np
 from jaxtyping import Array, Bool, Int, PyTree, Real, UInt32
 
 from tallmc.feed.alias import AliasTable
+from tallmc.feed.blocks import BlockTable
 from tallmc.feed.contract import Drawn, Feed, Needs, Window, check_sizes
 from tallmc.numerics.flat import as_device_array
 from tallmc.numerics.keys import words_from
+from tallmc.numerics.scratch import in_parts, like
 from tallmc.posterior import Model, RowBounds, Rows, resident
 from tallmc.posterior.resident import aligned_zeros
 
@@ -26,27 +28,42 @@ class RowWeights(eqx.Module):
     """How often each row is drawn, and what to multiply it by in return.
 
     Args:
-        table: Draws rows in proportion to their weights.
+        table: Draws rows in proportion to their weights. That of weights on disk takes hardly any memory itself.
         scales: Mean weight over own weight; zero for rows that are never drawn.
     """
 
-    table: AliasTable
+    table: AliasTable | BlockTable
     scales: Real[Array, " num_rows"]
 
     @classmethod
     def of(cls, weights: Real[np.ndarray, " num_rows"]) -> "RowWeights":
         """From one number for each row, not negative."""
+        if (scales := like(weights, jnp.result_type(float))) is not None:
+            return cls._on_disk(weights, scales)
         # Rows that can say nothing at all: any row stands for them.
         weights = weights if np.any(weights > 0) else np.ones_like(weights)
         scales = aligned_zeros(len(weights), jnp.result_type(float))
         np.divide(np.mean(weights, dtype=float), weights, out=scales, where=weights > 0, casting="same_kind")
         return cls(AliasTable.of(weights), as_device_array(scales))
 
+    @classmethod
+    def _on_disk(cls, weights: Real[np.ndarray, " num_rows"], scales: Real[np.ndarray, " num_rows"]) -> "RowWeights":
+        """The same part by part, where neither weights nor scales are kept in memory."""
+        totals = [(np.sum(part, dtype=float), np.min(part)) for part in in_parts(weights)]
+        total = sum(one for one, _ in totals)
+        if not (np.isfinite(total) and min(least for _, least in totals) >= 0):
+            raise ValueError("weights must be finite and not negative")
+        mean = total / len(weights)
+        for part, of in zip(in_parts(weights), in_parts(scales), strict=True):
+            np.divide(mean, part, out=of, where=part > 0, casting="same_kind")
+            if mean == 0:
+                of[:] = 1
+        there = as_device_array(scales)
+        return cls(BlockTable.of(weights if mean > 0 else scales, there), there)
+
     def drawn(self, generator: np.random.Generator, count: int) -> Int[np.ndarray, " count"]:
         """So many rows, with replacement, on the host."""
-        own_share, other = np.asarray(self.table.own_share), np.asarray(self.table.other)
-        entry = generator.integers(len(other), size=count)
-        return np.where(generator.random(count) < own_share[entry], entry, other[entry])
+        return self.table.drawn(generator, count)
 
 
 class WeightedFeed(Feed):
@@ -65,7 +82,7 @@ class WeightedFeed(Feed):
     drawn: ClassVar = Drawn.BY_WEIGHT
     num_rows: int = eqx.field(static=True)
     batch_size: int = eqx.field(static=True)
-    table: AliasTable
+    table: AliasTable | BlockTable
     scales: Real[Array, " num_rows"]
 
     def __init__(self, num_rows: int, batch_size: int, weights: Real[np.ndarray, " num_rows"] | RowWeights):
@@ -96,7 +113,7 @@ class WeightedFeed(Feed):
     def arrange(self, rows: Rows, seed: int, widest: int = 0) -> PyTree:
         """Nothing to lay out: any row can be gathered."""
         del seed, widest
-        return rows.on_device()
+        return rows.scattered()
 
     def start(self, key: Array, every_row: PyTree = None) -> _Cursor:
         """A key for the rows of this test."""

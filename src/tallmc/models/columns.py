@@ -11,6 +11,8 @@ from jaxtyping import Array, ArrayLike, Real
 
 from tallmc.numerics.flat import as_device_array
 
+_PART = 2**20  # numbers
+
 Numbers: TypeAlias = ArrayLike | Sequence[Any]
 """What NumPy can make an array of: arrays, numbers, and lists of them."""
 
@@ -51,9 +53,14 @@ def _is_sparse(value: Any) -> bool:
 
 def check_binary(y: Array | np.ndarray) -> None:
     """Raises `ValueError` unless there is nothing but 0 and 1."""
-    if not bool(((y == 0) | (y == 1)).all()):
+    if not all(bool(((part == 0) | (part == 1)).all()) for part in parts_of(y)):
         refuse_nan("y must hold only 0 and 1", y)
         raise ValueError("y must hold only 0 and 1; recode it first, such as y = (labels == positive_label)")
+
+
+def parts_of(y: Array | np.ndarray) -> list[Array | np.ndarray]:
+    """A host's array in parts, so that to look at all of it takes little memory; another as it is."""
+    return [y[start : start + _PART] for start in range(0, len(y), _PART)] if isinstance(y, np.ndarray) else [y]
 
 
 def refuse_nan(wanted: str, y: Array | np.ndarray) -> None:

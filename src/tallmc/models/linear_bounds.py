@@ -45,7 +45,7 @@ class LinearBounds(SmoothBounds):
         """The bounds of the link's derivatives, times powers of the rows' lengths."""
         if self.link.largest_derivative(order, np.ones(1, np.float32)) is None:
             return None
-        constants = np.empty(rows.num_rows, np.float32)
+        constants = rows.one_each(np.float32)
         starts = range(0, rows.num_rows, _ROWS_AT_A_TIME)
 
         def one_block(start: int, block: PyTree) -> None:

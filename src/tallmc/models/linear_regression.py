@@ -6,7 +6,7 @@ from jaxtyping import Array, Real
 
 from tallmc.models.columns import Numbers, positive_number
 from tallmc.models.regression import regression, regression_columns
-from tallmc.posterior import Posterior, Temperature
+from tallmc.posterior import Posterior, Rows, Temperature
 from tallmc.posterior.linear_predictor import Link, Outcomes, alike, number
 
 
@@ -33,8 +33,8 @@ class NormalLink(Link):
 
 
 def linear_regression(
-    X: Numbers,
-    y: Numbers,
+    X: Numbers | Rows,
+    y: Numbers | None = None,
     noise_sd: Numbers = 1.0,
     prior_precision: Numbers = 1.0,
     temperature: Temperature = 1.0,
@@ -46,7 +46,7 @@ def linear_regression(
     normal and known in closed form, which makes it a touchstone for samplers; `tm.Taylor()` leaves nothing of its rows.
 
     Args:
-        X: One line a row. Add a column of ones for an intercept.
+        X: One line a row. Add a column of ones for an intercept. Or a dataset with `x` and `y`; see `tm.ingest`.
         y: One number a row.
         noise_sd: Standard deviation of the noise, in units of `y`.
         prior_precision: Of the centred normal prior: one number, or one for each coefficient; 0 is flat.

@@ -3,19 +3,19 @@
 import numpy as np
 from jaxtyping import Array
 
-from tallmc.models.columns import Numbers, refuse_nan
+from tallmc.models.columns import Numbers, parts_of, refuse_nan
 from tallmc.models.log_link import LogLink
 from tallmc.models.regression import regression, regression_columns
 from tallmc.models.softplus_link import SoftplusLink
-from tallmc.posterior import Posterior, Temperature
+from tallmc.posterior import Posterior, Rows, Temperature
 from tallmc.posterior.linear_predictor import Link
 
 _SOFTPLUS = SoftplusLink()
 
 
 def poisson_regression(
-    X: Numbers,
-    y: Numbers,
+    X: Numbers | Rows,
+    y: Numbers | None = None,
     prior_precision: Numbers = 1.0,
     temperature: Temperature = 1.0,
     link: Link = _SOFTPLUS,
@@ -36,7 +36,7 @@ def poisson_regression(
     float64 chains.
 
     Args:
-        X: One line a row. Add a column of ones for an intercept.
+        X: One line a row. Add a column of ones for an intercept. Or a dataset with `x` and `y`; see `tm.ingest`.
         y: A count for each row.
         prior_precision: Of the centred normal prior: one number, or one for each coefficient; 0 is flat.
         temperature: Divides the log likelihood.
@@ -70,6 +70,6 @@ def check_count_link(link: object) -> None:
 
 
 def _check_counts(y: Array | np.ndarray) -> None:
-    if not bool(((y >= 0) & (y < np.inf) & (y == y.round())).all()):
+    if not all(bool(((part >= 0) & (part < np.inf) & (part == part.round())).all()) for part in parts_of(y)):
         refuse_nan("y must hold only whole numbers of at least 0", y)
         raise ValueError("y must hold only whole numbers of at least 0; pass counts, not rates or logarithms of counts")

@@ -9,7 +9,7 @@ from jaxtyping import Array, Real
 
 from tallmc.models.columns import Numbers, check_binary
 from tallmc.models.regression import regression, regression_columns
-from tallmc.posterior import Posterior, Temperature
+from tallmc.posterior import Posterior, Rows, Temperature
 from tallmc.posterior.linear_predictor import Link, Outcomes
 
 
@@ -57,7 +57,7 @@ def log_normal_cdf(z: Real[Array, "*rows"]) -> Real[Array, "*rows"]:
 
 
 def probit_regression(
-    X: Numbers, y: Numbers, prior_precision: Numbers = 1.0, temperature: Temperature = 1.0
+    X: Numbers | Rows, y: Numbers | None = None, prior_precision: Numbers = 1.0, temperature: Temperature = 1.0
 ) -> Posterior:
     """Bayesian probit regression; a position is one coefficient for each column of `X`.
 
@@ -66,7 +66,7 @@ def probit_regression(
     chains. The log likelihood of a row has no bounded slope, so rules that need bounds need `tm.Taylor` as well.
 
     Args:
-        X: One line a row. Add a column of ones for an intercept.
+        X: One line a row. Add a column of ones for an intercept. Or a dataset with `x` and `y`; see `tm.ingest`.
         y: 0 or 1 for each row.
         prior_precision: Of the centred normal prior: one number, or one for each coefficient; 0 is flat.
         temperature: Divides the log likelihood.

@@ -8,7 +8,7 @@ from jaxtyping import Array, Real
 
 from tallmc.models.columns import Numbers, positive_number
 from tallmc.models.regression import regression, regression_columns
-from tallmc.posterior import Posterior, Temperature
+from tallmc.posterior import Posterior, Rows, Temperature
 from tallmc.posterior.linear_predictor import Link, Outcomes, alike, number
 
 
@@ -38,8 +38,8 @@ class StudentLink(Link):
 
 
 def robust_regression(
-    X: Numbers,
-    y: Numbers,
+    X: Numbers | Rows,
+    y: Numbers | None = None,
     scale: Numbers = 1.0,
     degrees_of_freedom: Numbers = 4.0,
     prior_precision: Numbers = 1.0,
@@ -52,7 +52,7 @@ def robust_regression(
     the coefficients' precision, so float32 rows do for float64 chains. A posterior of few rows can have several modes.
 
     Args:
-        X: One line a row. Add a column of ones for an intercept.
+        X: One line a row. Add a column of ones for an intercept. Or a dataset with `x` and `y`; see `tm.ingest`.
         y: One number a row.
         scale: Of the noise, in units of `y`; that of most rows, as outliers hardly count.
         degrees_of_freedom: Of the noise: the fewer, the heavier its tails. 1 is Cauchy's distribution.

@@ -9,10 +9,10 @@ from jaxtyping import Array, Real
 
 from tallmc.models.columns import Numbers, check_binary, positive_number
 from tallmc.models.logistic_regression import LogisticLink
-from tallmc.models.regression import regression_columns
+from tallmc.models.regression import regression_columns, regression_rows
 from tallmc.numerics.arithmetic import ordered_sum, rounded
 from tallmc.numerics.flat import as_device_array
-from tallmc.posterior import Posterior, Rows, RowsInMemory
+from tallmc.posterior import Posterior, Rows
 from tallmc.posterior.at_zero import at_zero
 from tallmc.posterior.linear_predictor import Link, SelectedPredictor, selected
 
@@ -60,8 +60,8 @@ class SelectionPrior(eqx.Module):
 
 
 def variable_selection(
-    X: Numbers,
-    y: Numbers,
+    X: Numbers | Rows,
+    y: Numbers | None,
     size_penalty: Numbers,
     *,
     floor: float | None = None,
@@ -84,8 +84,8 @@ def variable_selection(
     proper, and what it says of small models depends on the floor.
 
     Args:
-        X: One line a row.
-        y: For each row: 0 or 1, or what `link` takes.
+        X: One line a row. Or a dataset with `x` and `y`.
+        y: For each row: 0 or 1, or what `link` takes. None with a dataset.
         size_penalty: The paper's lambda: a further column costs a factor of that. Far below one for small models (the
             paper has 1e-10). The scale's integral leaves a factor of a half for each column, which lambda has absorbed.
         floor: What the sum of absolute coefficients counts as at least; None where the rows rule zero out.
@@ -108,7 +108,7 @@ def variable_selection(
     if link.binary:
         check_binary(columns["y"])
     penalty = float(positive_number("size_penalty", size_penalty))
-    rows = RowsInMemory(columns)
+    rows = regression_rows(columns)
     if floor is None:
         _refuse_zero(link, rows, penalty, float(temperature))
     least = _TINY_FLOOR if floor is None else float(positive_number("floor", floor))

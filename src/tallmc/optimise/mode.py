@@ -29,11 +29,12 @@ class OrderedRows(Halves):
         everything: All rows there are, or those that stand for all.
         largest: Most rows of both halves together.
         seed: Of the random order.
+        shuffled: Whether rows lie in random order already; halves are then neighbours, from a random place on.
     """
 
-    def __init__(self, everything: Span, largest: int, seed: int):
+    def __init__(self, everything: Span, largest: int, seed: int, shuffled: bool = False):
         super().__init__(everything.num_rows, largest)
-        self._everything = everything
+        self._everything, self._shuffled, self._first = everything, shuffled, 0
         self._generator = np.random.default_rng(seed)
         self.shuffle()
 
@@ -41,11 +42,13 @@ class OrderedRows(Halves):
         """Draws another order; a part of the rows that is in random order already stays as it is."""
         drawn = self._generator.integers(0, 2**32, NUM_KEYS, np.uint32)
         self._words = drawn if self._everything.order is None else self._everything.order
+        if self._shuffled and self._everything.order is None:
+            self._words, self._first = None, int(self._generator.integers(self.num_rows - self.largest + 1))
 
     def look(self, half: int, start: int, stop: int) -> Iterator[Span]:
         """The places of a half as one block."""
         self.rows_read += stop - start
-        first = self._everything.start + half * (self.largest // 2)
+        first = self._everything.start + self._first + half * (self.largest // 2)
         yield Span(first + start, first + stop, self._words)
 
     def everything(self) -> Iterator[Span]:
@@ -90,7 +93,7 @@ class NegativeLogDensity(Problem):
 
     def halves(self, largest: int, seed: int) -> OrderedRows:
         """Places in an order of the rows, which stay where they are."""
-        return OrderedRows(self.span, largest, seed)
+        return OrderedRows(self.span, largest, seed, self.rows.in_random_order)
 
     def sums(self, position: np.ndarray, rows: Span, *, curvature: bool) -> Sums:
         """Loss, gradient and Hessian; each compiled block in the position's precision, their sum in float64."""
@@ -156,7 +159,7 @@ def mode(posterior: Posterior, init: PyTree = None, *, epsilon: float = 0.01, **
     """
     if not isinstance(posterior, Posterior):
         raise ValueError(f"posterior must be a tm.Posterior, not {type(posterior).__name__}")
-    checks.check_data(posterior.data)
+    checks.check_rows(posterior.rows)
     target = posterior.unconstrained
     start = default_start(target) if init is None else unconstrained_start(posterior, init, 1)
     positions = checks.one_position_per_chain(target, start, 1, real_only=True)

@@ -31,6 +31,12 @@ _NEEDS_A_NUMBER = (
 )
 
 
+def check_rows(rows: Rows) -> None:
+    """Raises `ValueError` unless all numbers in the rows are finite. Those checked when stored are not read again."""
+    if not rows.known_finite:
+        check_data(rows.all())
+
+
 def check_data(data: PyTree) -> None:
     """Raises `ValueError` unless every number in the data is finite."""
     for path, leaf in jax.tree.leaves_with_path(data):

@@ -7,13 +7,13 @@ import math
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, PyTree
+from jaxtyping import Array, Int, PyTree, Real
 
 from tallmc.numerics.memory import must_fit
 from tallmc.posterior.resident import aligned_empty, default_device, resident
@@ -23,6 +23,11 @@ _ROWS_AT_A_TIME = 65_536
 
 class Rows(eqx.Module):
     """The rows of a dataset, seen from the host. In memory here; on disk or on many hosts, one more class each."""
+
+    in_random_order: ClassVar[bool] = False
+    """Whether rows were shuffled where they are, so that neighbours are a random sample."""
+    known_finite: ClassVar[bool] = False
+    """Whether they were checked for NaN and infinity when they were stored."""
 
     num_rows: eqx.AbstractVar[int]
 
@@ -50,6 +55,19 @@ class Rows(eqx.Module):
             with self._must_fit():
                 self._devices[device] = jax.block_until_ready(resident(self.all(), device))
         return self._devices[device]
+
+    def scattered(self) -> PyTree:
+        """The same for code that picks single rows here and there."""
+        return self.on_device()
+
+    def shuffled(self, seed: int, repeated: int) -> PyTree:
+        """All rows as arrays on the device, in random order, the first `repeated` of them once more at the end."""
+        order = np.random.default_rng(seed).permutation(self.num_rows)
+        return self.in_order(np.concatenate([order, order[:repeated]]))
+
+    def one_each(self, dtype: np.dtype | type) -> Real[np.ndarray, " rows"]:
+        """Room for one number a row, to be filled."""
+        return aligned_empty((self.num_rows,), np.dtype(dtype))
 
     def in_order(self, order: Int[np.ndarray, " k"]) -> PyTree:
         """Some or all rows in this order, copied together as arrays on the device."""

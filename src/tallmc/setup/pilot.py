@@ -96,7 +96,7 @@ def look_around(
     if weights is not None and by_weight:
         # Rows by what they can say, or the few that say most would be missed.
         rows = weights.drawn(generator, count)
-        scale = np.asarray(weights.scales, float)[rows]
+        scale = np.asarray(weights.scales)[rows].astype(float)
     else:
         rows = np.sort(generator.choice(num_rows, count, replace=False, shuffle=False))
         scale = np.ones(count)

@@ -158,7 +158,7 @@ def sampled(
         run = gone_on(store, store.stored, kernel, num_samples, driver, timing, progress=progress)
         return concluded(run, timing, store, automatic=automatic and run.audit is None, progress=progress)
     with timing.phase("reading"):
-        checks.check_data(posterior.data)
+        checks.check_rows(posterior.rows)
         check_orthonormal(posterior, kernel if isinstance(kernel, Kernel) else None, init, control_variate)
         # Set-up and chains know unconstrained numbers only; the natural scale is that of the caller, before and after.
         given, posterior = posterior, posterior.unconstrained
