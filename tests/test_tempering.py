@@ -144,8 +144,8 @@ def test_without_a_ladder_chains_stay_where_they_are(one):
 class Forgetful(ExchangeOnAllRows):
     """Weighs a swap by the hotter rung's temperature alone, and not by the difference of both."""
 
-    def observe(self, state, model, window):
-        state, done = super().observe(state, model, window)
+    def observe(self, state, memory, model, window):
+        state, done = super().observe(state, memory, model, window)
         inverse = 1 / (state.facing.temperatures * model.temperature)
         ratios = inverse[1:] * (state.energies[1:] - state.energies[:-1])
         accepted = state.facing.tried & (ratios > state.thresholds)
