@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -43,7 +43,7 @@ class InRings(eqx.Module):
         key: Of the jumps.
         jumps: Whether there are any.
         cooling: By how much the inverse temperature of each rung exceeds that of the next.
-        shift: From the level at which the rungs' kernels measure energies to that of the rings.
+        edges: Of the rings, measured as `facing` measures log likelihoods.
         energies: Log likelihoods of the rungs, as `facing` measures them; NaN if nobody asked.
         rows: That were read for these.
     """
@@ -52,7 +52,7 @@ class InRings(eqx.Module):
     key: Array
     jumps: Bool[Array, ""]
     cooling: Real[Array, " pairs"]
-    shift: Real[Array, ""]
+    edges: Real[Array, " edges"]
     energies: Real[Array, " rungs"]
     rows: Int[Array, ""]
 
@@ -88,6 +88,7 @@ class EnergyRings(Exchange):
         3
     """
 
+    follows: ClassVar = False
     levels: Real[np.ndarray, " edges"]
     probability: Real[Array, ""]
     slots: int = eqx.field(static=True)
@@ -145,9 +146,10 @@ class EnergyRings(Exchange):
         if (energies := facing.energies) is None:
             facing = dataclasses.replace(facing, level=self.level.astype(facing.level.dtype))
             energies = jnp.full(facing.temperatures.shape, jnp.nan, jnp.result_type(float))
-        shift = model.num_rows * (facing.level - self.level).astype(energies.dtype)
+        # The same in every scan, so that no state ever changes its ring.
+        edges = self.edges - model.num_rows * (facing.level - self.level).astype(energies.dtype)
         cooling = facing.cooling(model).astype(energies.dtype)
-        return InRings(facing, key_jumps, jumps, cooling, shift, energies, jnp.int32(0))
+        return InRings(facing, key_jumps, jumps, cooling, edges, energies, jnp.int32(0))
 
     def observe(
         self, state: InRings, memory: RingMemory, model: Model, window: Source
@@ -171,33 +173,28 @@ class EnergyRings(Exchange):
     def exchanged(self, state: InRings, memory: RingMemory) -> Exchanged:
         """First all jumps, then all stores: no two of them share a state."""
         facing, (key_jump, key_store) = state.facing, jax.random.split(state.key)
-        known = jnp.where(state.jumps, state.energies + state.shift, jnp.nan)
+        known = jnp.where(state.jumps, state.energies, jnp.nan)
         rungs = Visited(facing.positions, known, memory.marks)
-        tried, accepted, rungs, stores = self._jumped(key_jump, rungs, memory.stores, state.cooling)
-        filling = facing.scan < self.num_warmup
-        stores, above, changed = self._stored(key_store, stores, rungs, facing.scan, filling)
+        tried, accepted, rungs, stores = self._jumped(key_jump, rungs, memory.stores, state)
+        stores, above, changed = self._stored(key_store, stores, rungs, state)
         nobody = jnp.zeros(1, bool)
         elsewhere = jnp.concatenate([accepted, nobody]) | jnp.concatenate([nobody, changed])
         rungs = jax.tree.map(lambda low, rest: jnp.concatenate([low[:1], rest]), rungs, above)
         marks, told = _travelled(rungs.mark)
-        told |= {"rung_ring": self.ring(rungs.energy), "ring_level": jnp.asarray(self.levels, self.edges.dtype)}
-        energies = jnp.where(state.jumps, rungs.energy - state.shift, state.energies)
+        levels = jnp.asarray(self.levels, self.edges.dtype)
+        told |= {"rung_ring": _ring(rungs.energy, state.edges), "ring_level": levels}
+        energies = jnp.where(state.jumps, rungs.energy, state.energies)
         rows = jnp.full(tried.shape, state.rows)
         evaluations = energies.shape[0] * state.rows.astype(energies.dtype)
         memory = RingMemory(stores, marks)
         return Exchanged(rungs.position, energies, elsewhere, tried, accepted, rows, evaluations, memory, {}, told)
-
-    def ring(self, energies: Real[Array, "*some"]) -> Int[Array, "*some"]:
-        """The ring of a log likelihood, as this measures it; -1 if it is not a number."""
-        rings = jnp.sum(energies[..., None] <= self.edges, axis=-1, dtype=jnp.int32)
-        return jnp.where(jnp.isfinite(energies), rings, -1)
 
     def log_ratio(self, cooling: Real[Array, ""], here: Real[Array, ""], there: Real[Array, ""]) -> Real[Array, ""]:
         """Of a jump, given the log likelihoods of where the rung is and of what it would take."""
         return cooling * (there - here)
 
     def _jumped(
-        self, key: Array, rungs: Visited, stores: RingStore, cooling: Array
+        self, key: Array, rungs: Visited, stores: RingStore, state: InRings
     ) -> tuple[Array, Array, Visited, RingStore]:
         """Every rung but the hottest with the store of the next."""
 
@@ -205,7 +202,7 @@ class EnergyRings(Exchange):
             key: Array, here: Visited, store: RingStore, cooling: Array
         ) -> tuple[Array, Array, Visited, RingStore]:
             key_slot, key_level = jax.random.split(key)
-            ring = jnp.maximum(self.ring(here.energy), 0)
+            ring = jnp.maximum(_ring(here.energy, state.edges), 0)
             slot = store.slot(ring, jax.random.uniform(key_slot, (), here.energy.dtype))
             there = store.at(ring, slot)
             tried = jnp.isfinite(here.energy) & (store.count(ring) > 0)
@@ -215,19 +212,21 @@ class EnergyRings(Exchange):
             return tried, accepted, _either(accepted, there, here), store
 
         below = jax.tree.map(lambda leaf: leaf[:-1], rungs)
-        keys = jax.random.split(key, cooling.shape[0])
-        tried, accepted, below, stores = jax.vmap(jump)(keys, below, stores, cooling)
+        keys = jax.random.split(key, state.cooling.shape[0])
+        tried, accepted, below, stores = jax.vmap(jump)(keys, below, stores, state.cooling)
         rungs = jax.tree.map(lambda low, all_of_them: jnp.concatenate([low, all_of_them[-1:]]), below, rungs)
         return tried, accepted, rungs, stores
 
     def _stored(
-        self, key: Array, stores: RingStore, rungs: Visited, scan: Array, filling: Array
+        self, key: Array, stores: RingStore, rungs: Visited, state: InRings
     ) -> tuple[RingStore, Visited, Array]:
         """Every rung but the coldest with its own store."""
+        scan = state.facing.scan
+        filling = scan < self.num_warmup
 
         def store_one(key: Array, store: RingStore, here: Visited, open_: Array) -> tuple[RingStore, Visited, Array]:
             uniform = jax.random.uniform(key, (), here.energy.dtype)
-            ring, finite = jnp.maximum(self.ring(here.energy), 0), jnp.isfinite(here.energy)
+            ring, finite = jnp.maximum(_ring(here.energy, state.edges), 0), jnp.isfinite(here.energy)
             slot = store.slot(ring, uniform)
             there, changes = store.at(ring, slot), ~filling & finite & (store.count(ring) > 0)
             swapped = store.put(ring, slot, here, changes)
@@ -242,6 +241,12 @@ class EnergyRings(Exchange):
     def _opens(self, count: int) -> Real[np.ndarray, " stores"]:
         """After which share of warm-up each store begins to fill: the hottest first."""
         return _LAST_START * np.arange(count, 0, -1) / count
+
+
+def _ring(energies: Real[Array, "*some"], edges: Real[Array, " edges"]) -> Int[Array, "*some"]:
+    """The rings of log likelihoods; -1 for what is not a number."""
+    rings = jnp.sum(energies[..., None] <= edges, axis=-1, dtype=jnp.int32)
+    return jnp.where(jnp.isfinite(energies), rings, -1)
 
 
 def _either(which: Bool[Array, ""], new: PyTree, old: PyTree) -> PyTree:

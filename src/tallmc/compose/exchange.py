@@ -2,7 +2,7 @@
 
 import abc
 import dataclasses
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -85,6 +85,9 @@ class Exchange(Part):
     that of the log likelihoods, `sum_i (1/T_k - 1/T_{k+1}) (l_i(x_{k+1}) - l_i(x_k))`: another test of
     Metropolis-Hastings.
     """
+
+    follows: ClassVar[bool] = True
+    """Whether it goes on as before when the temperatures change."""
 
     def fed_by(self, feed: Feed) -> "Exchange":
         """The same, told where its rows will come from."""

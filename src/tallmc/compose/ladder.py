@@ -67,7 +67,7 @@ class Ladder(Kernel[LadderAtRest, InScan]):
         kernels: Moves a rung: one kernel for all, or one for each. A kernel with a temperature of its own, as with the
             rule `tm.Mint`, is told what remains to its rung's.
         swaps: The rule that decides swaps, from rows that both states share; None: exactly, from all rows, which gives
-            the log evidence as well. Or another kind of exchange, as `tm.EnergyRings`.
+            the log evidence as well. Or another kind of exchange: `tm.EnergyRings`.
         moves: Transitions of each rung in a scan.
         adapts: Whether warm-up may place the temperatures between the first and the last anew and, if all rungs have
             the same kernel, change their number. Afterwards they stay.
@@ -105,6 +105,11 @@ class Ladder(Kernel[LadderAtRest, InScan]):
         self.moves, self.adapts = int(moves), bool(adapts)
         self.groups = tuple(Rungs(kernel, count, self.moves, np.asarray(0, np.int32)) for kernel, count in alike(each))
         self.exchange = _exchange(swaps)
+        if adapts and not self.exchange.follows:
+            raise ValueError(
+                f"temperatures that warm-up moves do not go with {self.exchange.label}: leave adapts out, or let "
+                "tm.equi_energy(posterior) choose both"
+            )
 
     @classmethod
     def geometric(
@@ -115,7 +120,7 @@ class Ladder(Kernel[LadderAtRest, InScan]):
         growth: float = 2.0,
         share: float = 1.0,
         rule: Callable[[int, float], AcceptanceRule] | None = None,
-        swaps: AcceptanceRule | None = None,
+        swaps: AcceptanceRule | Exchange | None = None,
         moves: int = 1,
     ) -> "Ladder":
         """The ladder of Li and Wong (2017): batches grow geometrically downwards and set the temperatures.
@@ -178,6 +183,19 @@ class Ladder(Kernel[LadderAtRest, InScan]):
         groups = (dataclasses.replace(group, count=len(heats)),)
         changed = eqx.tree_at(lambda ladder: ladder.groups, self, groups)
         return eqx.tree_at(lambda ladder: ladder.heats, changed, as_device_array(heats, self.heats.dtype))
+
+    def exchanging(
+        self, swaps: AcceptanceRule | Exchange | None, temperatures: Sequence[float] | np.ndarray | None = None
+    ) -> "Ladder":
+        """The same kernels at temperatures that stay, with another exchange.
+
+        Args:
+            swaps: As for `tm.Ladder`.
+            temperatures: Those of the ladder if left out. There may be another number if all have the same kernel.
+        """
+        heats = self.temperatures if temperatures is None else temperatures
+        each = [group.kernel for group in self.groups for _ in range(group.count)]
+        return Ladder(heats, each[0] if len(self.groups) == 1 else each, swaps, self.moves)
 
     def members(self) -> tuple[Part, ...]:
         """The kernels that move rungs, each once for all its rungs, and last the exchange."""
