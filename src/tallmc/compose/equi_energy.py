@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Int, PyTree, Real
 
 from tallmc.acceptance.formulas import METROPOLIS
 from tallmc.compose.exchange import Exchange, Exchanged, Facing
-from tallmc.compose.ring_stores import RingStore, Visited
+from tallmc.compose.ring_stores import RingStore, Visited, swapped_at_rest
 from tallmc.feed import Drawn, Needs, Source
 from tallmc.numerics.flat import as_device_array
 from tallmc.posterior import Model
@@ -96,7 +96,7 @@ class EnergyRings(Exchange):
     edges: Real[Array, " edges"]
     num_warmup: Int[np.ndarray, ""]
 
-    def __init__(self, levels: Sequence[float] | np.ndarray, slots: int = 20, probability: float = 1.0):
+    def __init__(self, levels: Sequence[float] | np.ndarray, slots: int = 5, probability: float = 1.0):
         heights = np.asarray(levels, float)
         if heights.ndim != 1 or not len(heights) or not np.all(np.isfinite(heights)) or np.any(np.diff(heights) <= 0):
             raise ValueError(f"levels must be one or more energies that increase, got {heights.tolist()}")
@@ -171,12 +171,13 @@ class EnergyRings(Exchange):
         return state.energies
 
     def exchanged(self, state: InRings, memory: RingMemory) -> Exchanged:
-        """First all jumps, then all stores: no two of them share a state."""
-        facing, (key_jump, key_store) = state.facing, jax.random.split(state.key)
+        """First all jumps, then all rungs with their own stores, then neighbouring stores."""
+        facing, (key_jump, key_store, key_rest) = state.facing, jax.random.split(state.key, 3)
         known = jnp.where(state.jumps, state.energies, jnp.nan)
         rungs = Visited(facing.positions, known, memory.marks)
         tried, accepted, rungs, stores = self._jumped(key_jump, rungs, memory.stores, state)
         stores, above, changed = self._stored(key_store, stores, rungs, state)
+        stores = _mingled(key_rest, stores, state.cooling[1:])
         nobody = jnp.zeros(1, bool)
         elsewhere = jnp.concatenate([accepted, nobody]) | jnp.concatenate([nobody, changed])
         rungs = jax.tree.map(lambda low, rest: jnp.concatenate([low[:1], rest]), rungs, above)
@@ -207,7 +208,7 @@ class EnergyRings(Exchange):
             there = store.at(ring, slot)
             tried = jnp.isfinite(here.energy) & (store.count(ring) > 0)
             ratio = self.log_ratio(cooling, here.energy, there.energy)
-            accepted = tried & (ratio > METROPOLIS.level(key_level, jnp.zeros_like(ratio)))
+            accepted = tried & (ratio > _level(key_level))
             store = store.put(ring, slot, here, accepted)
             return tried, accepted, _either(accepted, there, here), store
 
@@ -235,17 +236,40 @@ class EnergyRings(Exchange):
 
         above = jax.tree.map(lambda leaf: leaf[1:], rungs)
         count = above.mark.shape[0]
-        opened = scan >= self.num_warmup * self._opens(count)
+        opened = scan >= self._opens(count)
         return jax.vmap(store_one)(jax.random.split(key, count), stores, above, opened)
 
-    def _opens(self, count: int) -> Real[np.ndarray, " stores"]:
-        """After which share of warm-up each store begins to fill: the hottest first."""
-        return _LAST_START * np.arange(count, 0, -1) / count
+    def _opens(self, count: int) -> Int[Array, " stores"]:
+        """In which scan each store begins to fill: the hottest first."""
+        shares = as_device_array(_LAST_START * np.arange(count, 0, -1) / count, self.edges.dtype)
+        return (shares * jnp.asarray(self.num_warmup, shares.dtype)).astype(jnp.int32)
+
+
+def _mingled(key: Array, stores: RingStore, cooling: Real[Array, " neighbours"]) -> RingStore:
+    """Stores of neighbouring rungs swap states at rest: first of even pairs, then of odd ones."""
+    for first, key_pairs in enumerate(jax.random.split(key)):
+        count = (cooling.shape[0] - first + 1) // 2
+        if not count:
+            continue
+        low, high = slice(first, first + 2 * count, 2), slice(first + 1, first + 1 + 2 * count, 2)
+        lower, upper = (jax.tree.map(lambda leaf, some=some: leaf[some], stores) for some in (low, high))
+        keys = jax.random.split(key_pairs, count)
+        swap = jax.vmap(lambda k, a, b, c: swapped_at_rest(k, a, b, c, _level))
+        lower, upper = swap(keys, lower, upper, cooling[low])
+        stores = jax.tree.map(
+            lambda leaf, a, b, low=low, high=high: leaf.at[low].set(a).at[high].set(b), stores, lower, upper
+        )
+    return stores
+
+
+def _level(key: Array) -> Real[Array, ""]:
+    """What the log ratio of a jump must exceed."""
+    return METROPOLIS.level(key, jnp.zeros((), jnp.result_type(float)))
 
 
 def _ring(energies: Real[Array, "*some"], edges: Real[Array, " edges"]) -> Int[Array, "*some"]:
     """The rings of log likelihoods; -1 for what is not a number."""
-    rings = jnp.sum(energies[..., None] <= edges, axis=-1, dtype=jnp.int32)
+    rings = jnp.sum(energies[..., None] <= edges.reshape(*(1 for _ in energies.shape), -1), axis=-1, dtype=jnp.int32)
     return jnp.where(jnp.isfinite(energies), rings, -1)
 
 

@@ -33,7 +33,7 @@ def equi_energy(
     ladder: Ladder | Sequence[float] | Sequence[int] | np.ndarray | None = None,
     *,
     levels: Sequence[float] | np.ndarray | None = None,
-    slots: int = 20,
+    slots: int = 5,
     init: PyTree = None,
     num_samples: int = 1000,
     num_warmup: int = 1000,
@@ -123,7 +123,7 @@ def _pilot(posterior: Posterior, given: Any, init: PyTree, options: dict[str, An
         rungs = ladder_for(posterior, found, given)
         choices, rows = (*found.why, described(rungs, proper=found.proper, placed=given is None)), found.rows_read
         init = posterior.constrain(found.centre) if init is None else init
-    lengths = {
+    lengths: dict[str, Any] = {
         "num_warmup": max(_FEWEST_SCANS, int(_PILOT_WARMUP * options["num_warmup"])),
         "num_samples": max(_FEWEST_SCANS, int(_PILOT_DRAWS * options["num_warmup"])),
     }
