@@ -4,6 +4,7 @@ The targets and the tolerance are those of `test_tempering`. All seeds are fixed
 """
 
 import itertools
+import warnings
 
 import equinox as eqx
 import jax
@@ -15,6 +16,7 @@ import tallmc as tm
 from tallmc.compose.equi_energy import RingMemory
 from tallmc.compose.exchange import Facing
 from tallmc.compose.ring_stores import RingStore, Visited
+from tallmc.diagnostics.report import write_report
 from tallmc.setup.equi_energy import levels_between
 from tallmc.whole_metropolis import WholeMetropolis
 from tests.registry import real
@@ -248,9 +250,19 @@ def test_everything_is_chosen(one):
 @pytest.mark.slow
 def test_empty_stores_are_warned_of(one):
     """Without warm-up nothing is ever put into them."""
-    with pytest.warns(UserWarning, match="rungs 0 and 1 .* exchanged states 0 times"):
-        run = tm.sample(one, ladder_of(1), init=np.asarray(real(1.0)), num_samples=50, num_warmup=0, num_chains=2)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        run = sampled(one, ladder_of(1), num_samples=50, num_warmup=0, num_chains=2)
     assert run.exchanges.lonely == (0, 1, 2)
+    assert sum("exchanged states 0 times in 0 attempts" in str(one.message) for one in said) == 3
+
+
+@pytest.mark.slow
+def test_a_report_shows_the_rings(exact, tmp_path):
+    write_report({"rings": exact}, tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text()
+    assert "Ladder: rings" in text
+    assert "energy rings, % of scans" in text
 
 
 def test_levels_lie_between_rungs():
@@ -266,7 +278,6 @@ def test_levels_lie_between_rungs():
         (lambda: tm.EnergyRings([1.0], slots=0), "slots must be"),
         (lambda: tm.EnergyRings([1.0], probability=0.0), "probability must be"),
         (lambda: tm.Ladder([1.0, 3.0], walk(), swaps=tm.EnergyRings([1.0]), adapts=True), "leave adapts out"),
-        (lambda: tm.equi_energy(in_one_dimension(), walk()), "must be a tm.Ladder"),
         (lambda: tm.equi_energy(in_one_dimension(), ladder_of(1), levels=[1.0]), "rings of its own"),
         (lambda: tm.equi_energy(in_one_dimension(), levels=[2.0, 1.0]), "energies that increase"),
     ],

@@ -21,6 +21,7 @@ from tallmc.metropolis import MetropolisHastings
 from tallmc.numerics.flat import as_device_array
 from tallmc.posterior import Model
 from tallmc.proposals import Proposal
+from tallmc.remembering import Remembering
 
 _RUNGS, _SWAPS = "rung_", "swap_"  # what the names of statistics begin with; see `run.exchanges`
 
@@ -168,6 +169,11 @@ class Ladder(Kernel[LadderAtRest, InScan]):
     def num_rungs(self) -> int:
         """How many rungs there are."""
         return self.heats.shape[0]
+
+    @property
+    def knows_energies(self) -> bool:
+        """Whether rungs remember their log likelihoods, all from the same level, so that exchanges read nothing."""
+        return len(self.groups) == 1 and isinstance(self.groups[0].kernel, Remembering)
 
     def at(self, temperatures: Sequence[float] | np.ndarray) -> "Ladder":
         """The same ladder with as many other temperatures."""
@@ -364,7 +370,7 @@ class Ladder(Kernel[LadderAtRest, InScan]):
 
     def _facing(self, rest: LadderAtRest, time: Int[Array, ""]) -> Facing:
         # Several kernels may not measure from the same level; one does.
-        known = self.groups[0].known_likelihoods(rest.rungs[0]) if len(self.groups) == 1 else None
+        known = self.groups[0].known_likelihoods(rest.rungs[0]) if self.knows_energies else None
         level, energies = (rest.level, None) if known is None else (known.level, known.value)
         return Facing(self._positions(rest), self.heats, rest.scans, time, level, energies)
 

@@ -15,7 +15,6 @@ from tallmc.control_variates import Taylor
 from tallmc.kernel import Kernel
 from tallmc.numerics.keys import as_key, folded_on_host
 from tallmc.posterior import Posterior
-from tallmc.remembering import Remembering
 from tallmc.run.drivers import Driver
 from tallmc.run.result import Run
 from tallmc.setup.sample import sample
@@ -90,13 +89,12 @@ def equi_energy(
         "progress": progress,
         "driver": driver,
     }
-    if ready:
+    if isinstance(ladder, Ladder) and ready:
         return sample(posterior, ladder, init=init, num_samples=num_samples, rng_key=rng_key, **options)
     pilot = _pilot(posterior, ladder, init, options, rng_key)
     heights = levels_between(pilot.energies) if levels is None else np.asarray(levels, float)
-    first, *others = pilot.ladder.groups
-    known = isinstance(first.kernel, Remembering) and not others
-    rungs = pilot.ladder.exchanging(EnergyRings(heights, slots, 1.0 if known else _SELDOM))
+    often = 1.0 if pilot.ladder.knows_energies else _SELDOM
+    rungs = pilot.ladder.exchanging(EnergyRings(heights, slots, often))
     choices = (*pilot.choices, _described(heights, slots, given=levels is not None))
     say(choices[-1], show=progress)
     run = sample(posterior, rungs, init=pilot.ends, num_samples=num_samples, rng_key=rng_key, **options)
