@@ -20,7 +20,7 @@ from tallmc.nuts import NUTS
 from tallmc.posterior import Bounds, DerivativeBounds, Lipschitz, Model, Posterior, RowBounds, Rows
 from tallmc.proposals import *  # noqa: F403
 from tallmc.run import ChainByChain, ConvergenceWarning, Driver, Run, Together, load
-from tallmc.setup import NormalityReport, check_normality, gibbs, parallel_tempering, sample
+from tallmc.setup import NormalityReport, check_normality, equi_energy, gibbs, parallel_tempering, sample
 
 try:
     __version__ = _version("tallmc")
@@ -57,6 +57,7 @@ __all__ = [
     "bounds_of",
     "check_normality",
     "design",
+    "equi_energy",
     "gibbs",
     "load",
     "models",

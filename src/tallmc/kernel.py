@@ -39,13 +39,33 @@ class Info(NamedTuple):
     stats: dict[str, Any]
 
 
-class Kernel(Reported, Generic[Rest, State]):
-    """Moves one chain. Kernels can be made of kernels: see `tm.Cycle`."""
+class Part(Reported):
+    """What reads rows and is told about: a kernel, or what decides between the rungs of a ladder.
+
+    Whoever looks at what a run is made of walks `kernel.parts()`.
+    """
 
     @property
     @abc.abstractmethod
     def needs(self) -> Any:
         """What it needs of its rows: one `Needs`; or a tuple of such, and `observe` is then given `Windows`."""
+
+    def members(self) -> "tuple[Part, ...]":
+        """What it is made of; nothing for most."""
+        return ()
+
+    def parts(self) -> "tuple[Part, ...]":
+        """Those at the bottom, numbered as in `run.stats["part"]`; who looks at rules or proposals walks them."""
+        members = self.members()
+        return tuple(part for member in members for part in member.parts()) if members else (self,)
+
+    def check(self, position: PyTree, model: Model, drawn: Drawn) -> None:
+        """Raises `ValueError` if this cannot do its work on such a position of such a model, from rows so drawn."""
+        del position, model, drawn
+
+
+class Kernel(Part, Generic[Rest, State]):
+    """Moves one chain. Kernels can be made of kernels: see `tm.Cycle`."""
 
     def fed_by(self, feed: Feed) -> "Kernel":
         """The same kernel, told where its rows will come from."""
@@ -97,15 +117,6 @@ class Kernel(Reported, Generic[Rest, State]):
         """Shaped like `needs`: whether its test wants every row once, in place of rows by weight; None: never."""
         del state
 
-    def members(self) -> "tuple[Kernel, ...]":
-        """The kernels that it is made of; none for most."""
-        return ()
-
-    def parts(self) -> "tuple[Kernel, ...]":
-        """The kernels at the bottom, numbered as in `run.stats["part"]`; who looks at rules or proposals walks them."""
-        members = self.members()
-        return tuple(part for member in members for part in member.parts()) if members else (self,)
-
     def turn_of(self, part: int, key: Array, rest: Rest) -> "tuple[Kernel, Array, Any]":
         """For audits: the part, and the key and rest that `begin` hands to it when it is given these."""
         del part
@@ -114,7 +125,3 @@ class Kernel(Reported, Generic[Rest, State]):
     def step_size(self, rest: Rest) -> PyTree:
         """What tuning has made of the step size, as a factor; None if nothing is tuned."""
         del rest
-
-    def check(self, position: PyTree, model: Model, drawn: Drawn) -> None:
-        """Raises `ValueError` if this kernel cannot move such a position of such a model, from rows so drawn."""
-        del position, model, drawn

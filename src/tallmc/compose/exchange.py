@@ -2,7 +2,7 @@
 
 import abc
 import dataclasses
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -13,8 +13,9 @@ from jaxtyping import Array, Bool, Int, PyTree, Real
 from tallmc.acceptance import AcceptanceRule
 from tallmc.acceptance.contract import Question
 from tallmc.acceptance.formulas import METROPOLIS
+from tallmc.compose.ladder_parts import order_after
 from tallmc.feed import Drawn, Feed, Needs, Source
-from tallmc.kernel import Info, Kernel
+from tallmc.kernel import Part
 from tallmc.posterior import Model
 
 
@@ -25,6 +26,7 @@ class Facing(eqx.Module):
         positions: Of the rungs, with a leading axis.
         temperatures: Of the rungs, besides that of the model.
         scan: Scans before this one. Even ones try the pairs (0, 1), (2, 3), ..., odd ones (1, 2), (3, 4), ...
+        time: Transitions that the chain has made.
         level: Log likelihood of a row that energies are measured from.
         energies: Log likelihoods of the rungs, less the level for each row, if their kernels know them.
     """
@@ -32,6 +34,7 @@ class Facing(eqx.Module):
     positions: PyTree
     temperatures: Real[Array, " rungs"]
     scan: Int[Array, ""]
+    time: Int[Array, ""]
     level: Real[Array, ""]
     energies: Real[Array, " rungs"] | None
 
@@ -47,53 +50,85 @@ class Facing(eqx.Module):
         return inverse[:-1] - inverse[1:]
 
 
-class Swapped(NamedTuple):
-    """What was decided.
+class Exchanged(NamedTuple):
+    """What was decided: where the rungs go on from.
 
     Args:
-        accepted: Which pairs swap places; none that was not tried.
+        positions: Of all rungs, with a leading axis.
+        energies: Log likelihood there, less the level for each row; NaN if nobody asked.
+        elsewhere: Which rungs go on from another state than before.
+        tried: Which pairs of neighbours were tested; each is known by its lower rung.
+        accepted: Which of them exchanged.
         rows: That each pair's test took.
-        energies: Log likelihood of the state of every rung, less the level for each row; NaN if nobody asked.
-        stats: Of each pair, what else there is to tell.
+        evaluations: Of the likelihood of one row, all together.
+        memory: What the exchange keeps until the next scan.
+        stats: Besides, one value for each pair.
+        told: Besides, of the ladder.
     """
 
+    positions: PyTree
+    energies: Real[Array, " rungs"]
+    elsewhere: Bool[Array, " rungs"]
+    tried: Bool[Array, " pairs"]
     accepted: Bool[Array, " pairs"]
     rows: Int[Array, " pairs"]
-    energies: Real[Array, " rungs"]
+    evaluations: Real[Array, ""]
+    memory: PyTree
     stats: dict[str, Array]
+    told: dict[str, Array]
 
 
-class Exchange(Kernel[Facing, Any]):
-    """Decides which neighbours swap places. Its 'chain' is the whole ladder.
+class Exchange(Part):
+    """Decides, once all rungs of a ladder have moved, between which of them states travel.
 
-    The prior is the same on all rungs, so the log ratio of a swap is the difference of inverse temperatures times that
-    of the log likelihoods, `sum_i (1/T_k - 1/T_{k+1}) (l_i(x_{k+1}) - l_i(x_k))`: another Metropolis-Hastings test.
+    The prior is the same on all rungs, so the log ratio of an exchange is the difference of inverse temperatures times
+    that of the log likelihoods, `sum_i (1/T_k - 1/T_{k+1}) (l_i(x_{k+1}) - l_i(x_k))`: another test of
+    Metropolis-Hastings.
     """
 
+    follows: ClassVar[bool] = True
+    """Whether it goes on as before when the temperatures change."""
+
+    def fed_by(self, feed: Feed) -> "Exchange":
+        """The same, told where its rows will come from."""
+        del feed
+        return self
+
+    def prepared_for(self, model: Model, num_warmup: int) -> "Exchange":
+        """The same, told what it will be asked about, and how many scans are warm-up."""
+        del model, num_warmup
+        return self
+
+    def remembering(self, positions: PyTree) -> PyTree:
+        """What it keeps from scan to scan, before the first one; nothing by default."""
+        del positions
+
     @abc.abstractmethod
-    def swapped(self, state: Any) -> Swapped:
+    def begin(self, key: Array, facing: Facing, model: Model) -> Any:
+        """Draws the random numbers that the decisions of this scan need."""
+
+    @abc.abstractmethod
+    def observe(self, state: Any, memory: PyTree, model: Model, window: Source) -> tuple[Any, Bool[Array, ""]]:
+        """One round. Returns the state and whether everything is decided."""
+
+    @abc.abstractmethod
+    def energies(self, state: Any) -> Real[Array, " rungs"]:
+        """Log likelihoods of all rungs before anything is exchanged, less the level for each row; NaN if unknown."""
+
+    @abc.abstractmethod
+    def exchanged(self, state: Any, memory: PyTree) -> Exchanged:
         """What a finished state has decided."""
 
-    def init(self, position: PyTree) -> Facing:
-        """Not used: a ladder says who faces whom."""
-        raise NotImplementedError("an exchange moves the rungs of a tm.Ladder, not a chain of its own")
 
-    def settle(self, state: Any, gain: Real[Array, ""]) -> tuple[Facing, Info]:
-        """Not used: a ladder asks what was `swapped`."""
-        raise NotImplementedError("an exchange moves the rungs of a tm.Ladder, not a chain of its own")
-
-    def abandon(self, state: Any) -> Facing:
-        """The rungs as they were."""
-        return state.facing
-
-    def position(self, rest: Facing) -> PyTree:
-        """Of the coldest rung."""
-        return jax.tree.map(lambda leaf: leaf[0], rest.positions)
-
-    def moved(self, rest: Facing, position: PyTree) -> Facing:
-        """The coldest rung elsewhere."""
-        positions = jax.tree.map(lambda leaf, new: leaf.at[0].set(new), rest.positions, position)
-        return dataclasses.replace(rest, positions=positions)
+def _swapped(
+    facing: Facing, energies: Array, accepted: Array, rows: Array, memory: PyTree, stats: dict[str, Array]
+) -> Exchanged:
+    """Neighbours that agreed to swap places do."""
+    order = order_after(accepted)
+    positions, energies = jax.tree.map(lambda leaf: leaf[order], (facing.positions, energies))
+    elsewhere = order != jnp.arange(order.shape[0], dtype=jnp.int32)
+    evaluations = 2 * jnp.sum(rows.astype(energies.dtype))
+    return Exchanged(positions, energies, elsewhere, facing.tried, accepted, rows, evaluations, memory, stats, {})
 
 
 class OnAllRows(eqx.Module):
@@ -119,17 +154,20 @@ class ExchangeOnAllRows(Exchange):
         """All rows in one round."""
         return Needs(2**30, (Drawn.ALL_AT_ONCE,), every_row=True)
 
-    def begin(self, key: Array, rest: Facing, model: Model, time: Int[Array, ""]) -> OnAllRows:
+    def begin(self, key: Array, facing: Facing, model: Model) -> OnAllRows:
         """Draws what each pair's log ratio must exceed."""
-        del model, time
-        count, dtype = rest.temperatures.shape[0], jnp.result_type(float)
+        del model
+        count, dtype = facing.temperatures.shape[0], jnp.result_type(float)
         zero = jnp.zeros((), dtype)
         thresholds = jax.vmap(lambda own: METROPOLIS.level(own, zero))(jax.random.split(key, count - 1))
         nothing = jnp.full(count, jnp.nan, dtype)
-        return OnAllRows(rest, thresholds, nothing, jnp.zeros(count - 1, bool), jnp.int32(0))
+        return OnAllRows(facing, thresholds, nothing, jnp.zeros(count - 1, bool), jnp.int32(0))
 
-    def observe(self, state: OnAllRows, model: Model, window: Source) -> tuple[OnAllRows, Bool[Array, ""]]:
+    def observe(
+        self, state: OnAllRows, memory: PyTree, model: Model, window: Source
+    ) -> tuple[OnAllRows, Bool[Array, ""]]:
         """The whole decision, in one round."""
+        del memory
         facing, count = state.facing, jnp.int32(0)
         if (energies := facing.energies) is None:
             rows: Any = window.read(jnp.int32(0))
@@ -138,10 +176,14 @@ class ExchangeOnAllRows(Exchange):
         accepted = facing.tried & jnp.isfinite(ratios) & (ratios > state.thresholds)
         return OnAllRows(facing, state.thresholds, energies, accepted, count), jnp.bool_(True)
 
-    def swapped(self, state: OnAllRows) -> Swapped:
+    def energies(self, state: OnAllRows) -> Real[Array, " rungs"]:
+        """Those that decided."""
+        return state.energies
+
+    def exchanged(self, state: OnAllRows, memory: PyTree) -> Exchanged:
         """As the energies say."""
         rows = jnp.where(state.facing.tried, state.rows, 0)
-        return Swapped(state.accepted, rows, state.energies, {})
+        return _swapped(state.facing, state.energies, state.accepted, rows, memory, {})
 
 
 class OnSomeRows(eqx.Module):
@@ -180,7 +222,7 @@ class ExchangeByRule(Exchange):
         """The same with its feed."""
         return dataclasses.replace(self, feed=feed)
 
-    def begin(self, key: Array, rest: Facing, model: Model, time: Int[Array, ""]) -> OnSomeRows:
+    def begin(self, key: Array, facing: Facing, model: Model) -> OnSomeRows:
         """Begins the tests of all pairs; those that are not tried are over at once."""
         feed = self.feed
         assert feed is not None
@@ -191,19 +233,24 @@ class ExchangeByRule(Exchange):
             known = between.known_change(here, there, with_reach=self.rule.needs.row_bounds)
             # What an expansion knows counts, the prior does not: it is the same on both rungs.
             offset = known.offset - between.log_prior_change(here, there)
-            question = Question(here, there, offset.astype(jnp.result_type(float)), time, known.reach, drawn=feed.drawn)
+            question = Question(
+                here, there, offset.astype(jnp.result_type(float)), facing.time, known.reach, drawn=feed.drawn
+            )
             return self.rule.init(key_rule, question, between), feed.start(key_feed)
 
-        count = rest.temperatures.shape[0]
-        here, there = _pairs(rest.positions)
+        count = facing.temperatures.shape[0]
+        here, there = _pairs(facing.positions)
         keys = jax.random.split(key, count - 1)
-        evidence, cursor = jax.vmap(one)(keys, here, there, rest.cooling(model))
+        evidence, cursor = jax.vmap(one)(keys, here, there, facing.cooling(model))
         return OnSomeRows(
-            rest, evidence, cursor, ~rest.tried, jnp.ones(count - 1, bool), jnp.zeros(count - 1, jnp.int32)
+            facing, evidence, cursor, ~facing.tried, jnp.ones(count - 1, bool), jnp.zeros(count - 1, jnp.int32)
         )
 
-    def observe(self, state: OnSomeRows, model: Model, window: Source) -> tuple[OnSomeRows, Bool[Array, ""]]:
+    def observe(
+        self, state: OnSomeRows, memory: PyTree, model: Model, window: Source
+    ) -> tuple[OnSomeRows, Bool[Array, ""]]:
         """One window for every pair that is undecided."""
+        del memory
 
         def one(evidence: PyTree, cursor: PyTree, here: PyTree, there: PyTree, cooling: Array) -> tuple[PyTree, ...]:
             rows: Any = window.read(cursor)
@@ -230,13 +277,18 @@ class ExchangeByRule(Exchange):
         )
         return state, jnp.all(state.done)
 
-    def swapped(self, state: OnSomeRows) -> Swapped:
+    def energies(self, state: OnSomeRows) -> Real[Array, " rungs"]:
+        """Those that the rungs' own kernels know."""
+        if (energies := state.facing.energies) is None:
+            return jnp.full(state.facing.temperatures.shape, jnp.nan, jnp.result_type(float))
+        return energies
+
+    def exchanged(self, state: OnSomeRows, memory: PyTree) -> Exchanged:
         """As the rule says."""
         accept = jax.vmap(lambda evidence: self.rule.verdict(evidence).accept)(state.evidence)
-        if (energies := state.facing.energies) is None:
-            energies = jnp.full(state.facing.temperatures.shape, jnp.nan, jnp.result_type(float))
         stats = jax.vmap(self.rule.stats)(state.evidence) | {"used_all_rows": state.rows >= self._all_rows}
-        return Swapped(accept & state.finite & state.facing.tried, state.rows, energies, stats)
+        accepted = accept & state.finite & state.facing.tried
+        return _swapped(state.facing, self.energies(state), accepted, state.rows, memory, stats)
 
     @property
     def _all_rows(self) -> int:

@@ -12,15 +12,16 @@ import numpy as np
 from jaxtyping import Array, Bool, Int, PyTree, Real
 
 from tallmc.acceptance import AcceptanceRule, Exact, MHMinibatch
-from tallmc.compose.exchange import Exchange, ExchangeByRule, ExchangeOnAllRows, Facing, Swapped
-from tallmc.compose.ladder_parts import absent, alike, check_temperatures, order_after
+from tallmc.compose.exchange import Exchange, ExchangeByRule, Exchanged, ExchangeOnAllRows, Facing
+from tallmc.compose.ladder_parts import absent, alike, check_temperatures
 from tallmc.compose.rungs import Climbing, Rungs
 from tallmc.feed import Feed, SeveralFeeds, Windows
-from tallmc.kernel import Info, Kernel
+from tallmc.kernel import Info, Kernel, Part
 from tallmc.metropolis import MetropolisHastings
 from tallmc.numerics.flat import as_device_array
 from tallmc.posterior import Model
 from tallmc.proposals import Proposal
+from tallmc.remembering import Remembering
 
 _RUNGS, _SWAPS = "rung_", "swap_"  # what the names of statistics begin with; see `run.exchanges`
 
@@ -32,11 +33,13 @@ class LadderAtRest(eqx.Module):
         rungs: For each group of rungs that one kernel moves, their rests, stacked.
         scans: Scans of this ladder so far.
         level: Log likelihood of a row that energies are measured from: known after the first scan.
+        memory: What the exchange keeps.
     """
 
     rungs: tuple[PyTree, ...]
     scans: Int[Array, ""]
     level: Real[Array, ""]
+    memory: PyTree
 
 
 class InScan(eqx.Module):
@@ -65,7 +68,7 @@ class Ladder(Kernel[LadderAtRest, InScan]):
         kernels: Moves a rung: one kernel for all, or one for each. A kernel with a temperature of its own, as with the
             rule `tm.Mint`, is told what remains to its rung's.
         swaps: The rule that decides swaps, from rows that both states share; None: exactly, from all rows, which gives
-            the log evidence as well.
+            the log evidence as well. Or another kind of exchange: `tm.EnergyRings`.
         moves: Transitions of each rung in a scan.
         adapts: Whether warm-up may place the temperatures between the first and the last anew and, if all rungs have
             the same kernel, change their number. Afterwards they stay.
@@ -87,7 +90,7 @@ class Ladder(Kernel[LadderAtRest, InScan]):
         self,
         temperatures: Sequence[float] | Sequence[int] | np.ndarray,
         kernels: Kernel | Sequence[Kernel],
-        swaps: AcceptanceRule | None = None,
+        swaps: AcceptanceRule | Exchange | None = None,
         moves: int = 1,
         adapts: bool = False,
     ):
@@ -102,7 +105,12 @@ class Ladder(Kernel[LadderAtRest, InScan]):
         self.heats = as_device_array(heats, jnp.result_type(float))
         self.moves, self.adapts = int(moves), bool(adapts)
         self.groups = tuple(Rungs(kernel, count, self.moves, np.asarray(0, np.int32)) for kernel, count in alike(each))
-        self.exchange = ExchangeOnAllRows() if swaps is None else ExchangeByRule(swaps)
+        self.exchange = _exchange(swaps)
+        if adapts and not self.exchange.follows:
+            raise ValueError(
+                f"temperatures that warm-up moves do not go with {self.exchange.label}: leave adapts out, or let "
+                "tm.equi_energy(posterior) choose both"
+            )
 
     @classmethod
     def geometric(
@@ -113,7 +121,7 @@ class Ladder(Kernel[LadderAtRest, InScan]):
         growth: float = 2.0,
         share: float = 1.0,
         rule: Callable[[int, float], AcceptanceRule] | None = None,
-        swaps: AcceptanceRule | None = None,
+        swaps: AcceptanceRule | Exchange | None = None,
         moves: int = 1,
     ) -> "Ladder":
         """The ladder of Li and Wong (2017): batches grow geometrically downwards and set the temperatures.
@@ -162,6 +170,11 @@ class Ladder(Kernel[LadderAtRest, InScan]):
         """How many rungs there are."""
         return self.heats.shape[0]
 
+    @property
+    def knows_energies(self) -> bool:
+        """Whether rungs remember their log likelihoods, all from the same level, so that exchanges read nothing."""
+        return len(self.groups) == 1 and isinstance(self.groups[0].kernel, Remembering)
+
     def at(self, temperatures: Sequence[float] | np.ndarray) -> "Ladder":
         """The same ladder with as many other temperatures."""
         heats = check_temperatures(temperatures)
@@ -177,7 +190,20 @@ class Ladder(Kernel[LadderAtRest, InScan]):
         changed = eqx.tree_at(lambda ladder: ladder.groups, self, groups)
         return eqx.tree_at(lambda ladder: ladder.heats, changed, as_device_array(heats, self.heats.dtype))
 
-    def members(self) -> tuple[Kernel, ...]:
+    def exchanging(
+        self, swaps: AcceptanceRule | Exchange | None, temperatures: Sequence[float] | np.ndarray | None = None
+    ) -> "Ladder":
+        """The same kernels at temperatures that stay, with another exchange.
+
+        Args:
+            swaps: As for `tm.Ladder`.
+            temperatures: Those of the ladder if left out. There may be another number if all have the same kernel.
+        """
+        heats = self.temperatures if temperatures is None else temperatures
+        each = [group.kernel for group in self.groups for _ in range(group.count)]
+        return Ladder(heats, each[0] if len(self.groups) == 1 else each, swaps, self.moves)
+
+    def members(self) -> tuple[Part, ...]:
         """The kernels that move rungs, each once for all its rungs, and last the exchange."""
         return (*(group.kernel for group in self.groups), self.exchange)
 
@@ -206,12 +232,15 @@ class Ladder(Kernel[LadderAtRest, InScan]):
             )
             for group in self.groups
         )
-        return eqx.tree_at(lambda ladder: ladder.groups, self, groups)
+        parts = (groups, self.exchange.prepared_for(model, num_warmup))
+        return eqx.tree_at(lambda ladder: (ladder.groups, ladder.exchange), self, parts)
 
     def init(self, position: PyTree) -> LadderAtRest:
         """All rungs in one place; warm-up spreads them out."""
         rungs = tuple(group.init(position) for group in self.groups)
-        return LadderAtRest(rungs, jnp.int32(0), jnp.zeros((), jnp.result_type(float)))
+        each = [group.positions(own) for group, own in zip(self.groups, rungs, strict=True)]
+        memory = self.exchange.remembering(jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *each))
+        return LadderAtRest(rungs, jnp.int32(0), jnp.zeros((), jnp.result_type(float)), memory)
 
     def begin(self, key: Array, rest: LadderAtRest, model: Model, time: Int[Array, ""]) -> InScan:
         """Begins the transitions of all rungs."""
@@ -222,7 +251,7 @@ class Ladder(Kernel[LadderAtRest, InScan]):
             for i, (group, own, heats) in enumerate(zip(self.groups, rest.rungs, self._heats, strict=True))
         )
         # Only the shape of this matters: swaps begin once all rungs have moved.
-        swaps = self.exchange.begin(key_swaps, self._facing(rest), model, time)
+        swaps = self.exchange.begin(key_swaps, self._facing(rest, time), model)
         return InScan(
             rest, rungs, key_swaps, time, jnp.bool_(False), swaps, rest.level, jnp.zeros(self.num_rungs, bool)
         )
@@ -245,64 +274,50 @@ class Ladder(Kernel[LadderAtRest, InScan]):
 
         def swap() -> tuple[PyTree, Array]:
             rest = dataclasses.replace(state.rest, rungs=tuple(own.rest for own in rungs))
-            fresh = self.exchange.begin(state.key_swaps, self._facing(rest), model, state.time)
+            fresh = self.exchange.begin(state.key_swaps, self._facing(rest, state.time), model)
             swaps = jax.tree.map(lambda new, old: jnp.where(state.facing, old, new), fresh, state.swaps)
-            return self.exchange.observe(swaps, model, window.sources[-1])
+            return self.exchange.observe(swaps, rest.memory, model, window.sources[-1])
 
         swaps, done = jax.lax.cond(moved, swap, lambda: (state.swaps, jnp.bool_(False)))
-        coldest = self.exchange.swapped(swaps).energies[0] / model.num_rows
+        coldest = self.exchange.energies(swaps)[0] / model.num_rows
         shift = jnp.where(done & (state.rest.scans == 0) & jnp.isfinite(coldest), coldest, 0)
         pairs = zip(self.groups, rungs, strict=True)
         used = jnp.concatenate([group.used_all_rows(own, model.num_rows) for group, own in pairs])
         level = state.rest.level + shift
         return dataclasses.replace(state, swaps=swaps, facing=moved, level=level, used_all_rows=used), done
 
-    def _climb(self, i: int, state: InScan, model: Model, window: Windows) -> Climbing:
-        """One round of the rungs of one kernel, unless all of them have moved enough."""
-        group, own = self.groups[i], state.rungs[i]
-
-        def climb() -> Climbing:
-            return group.observe(own, model, self._heats[i], window.sources[i], state.rest.scans)
-
-        return jax.lax.cond(jnp.any(own.made < self.moves), climb, lambda: own)
-
     def settle(self, state: InScan, gain: Real[Array, ""]) -> tuple[LadderAtRest, Info]:
         """Swaps the states of pairs that agreed to."""
         del gain  # rungs have settled already, each with a gain of its own
-        swapped = self.exchange.swapped(state.swaps)
-        order = order_after(swapped.accepted)
-        before = dataclasses.replace(state.rest, rungs=tuple(own.rest for own in state.rungs))
-        positions, energies = jax.tree.map(lambda leaf: leaf[order], (self._positions(before), swapped.energies))
-        elsewhere, first, rests = order != jnp.arange(self.num_rungs, dtype=jnp.int32), 0, []
+        done, first, rests = self.exchange.exchanged(state.swaps, state.rest.memory), 0, []
         for group, own in zip(self.groups, state.rungs, strict=True):
             some = slice(first, first + group.count)
-            own_positions = jax.tree.map(lambda leaf, some=some: leaf[some], positions)
-            known = None if state.swaps.facing.energies is None else energies[some]
-            rests.append(group.moved(own.rest, own_positions, elsewhere[some], known))
+            positions = jax.tree.map(lambda leaf, some=some: leaf[some], done.positions)
+            known = None if state.swaps.facing.energies is None else done.energies[some]
+            rests.append(group.moved(own.rest, positions, done.elsewhere[some], known))
             first += group.count
-        rest = LadderAtRest(tuple(rests), state.rest.scans + 1, state.level)
-        return rest, self._info(state, swapped, order)
+        rest = LadderAtRest(tuple(rests), state.rest.scans + 1, state.level, done.memory)
+        return rest, self._info(state, done)
 
-    def _info(self, state: InScan, swapped: Swapped, order: Int[Array, " rungs"]) -> Info:
+    def _info(self, state: InScan, done: Exchanged) -> Info:
         rungs = state.rungs
         rows = jnp.concatenate([own.rows for own in rungs])
         accepted = jnp.concatenate([own.accepted for own in rungs])
-        finest = swapped.energies.dtype
-        tests = 2 * jnp.sum(swapped.rows.astype(finest))
         stats = {
-            "swap_tried": state.swaps.facing.tried,
-            "swap_accepted": swapped.accepted,
-            "swap_rows": swapped.rows,
-            **{_SWAPS + name: values for name, values in swapped.stats.items()},
+            "swap_tried": done.tried,
+            "swap_accepted": done.accepted,
+            "swap_rows": done.rows,
+            **{_SWAPS + name: values for name, values in done.stats.items()},
             "energy_level": state.swaps.facing.level,
-            "evaluations": tests + sum(jnp.sum(own.evaluations) for own in rungs),
+            "evaluations": done.evaluations + sum(jnp.sum(own.evaluations) for own in rungs),
             "rung_accepted": accepted,
             "scan_rows": rows,
             "rung_temperature": self.heats,
             "rung_part": jnp.asarray([i for i, group in enumerate(self.groups) for _ in range(group.count)], jnp.int32),
             "rung_rows": jnp.concatenate([own.last_rows for own in rungs]),
             "rung_used_all_rows": state.used_all_rows,
-            "rung_energy": swapped.energies[order],
+            "rung_energy": done.energies,
+            **done.told,
         }
         names: dict[str, Any] = {name: like for own in rungs for name, like in own.stats.items()}
         for name, like in names.items():
@@ -311,8 +326,8 @@ class Ladder(Kernel[LadderAtRest, InScan]):
             ]
             stats[_RUNGS + name] = jnp.concatenate(parts)
         nonfinite = jnp.any(jnp.concatenate([own.nonfinite for own in rungs]))
-        moved = accepted[0] | swapped.accepted[0]
-        return Info(moved, jnp.sum(rows) + jnp.sum(swapped.rows), nonfinite, stats)
+        moved = accepted[0] | done.elsewhere[0]
+        return Info(moved, jnp.sum(rows) + jnp.sum(done.rows), nonfinite, stats)
 
     def abandon(self, state: InScan) -> LadderAtRest:
         """All rungs where they were before this scan. What they knew of the density there is forgotten: whoever drops
@@ -353,8 +368,15 @@ class Ladder(Kernel[LadderAtRest, InScan]):
         each = [group.positions(own) for group, own in zip(self.groups, rest.rungs, strict=True)]
         return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *each)
 
-    def _facing(self, rest: LadderAtRest) -> Facing:
+    def _facing(self, rest: LadderAtRest, time: Int[Array, ""]) -> Facing:
         # Several kernels may not measure from the same level; one does.
-        known = self.groups[0].known_likelihoods(rest.rungs[0]) if len(self.groups) == 1 else None
+        known = self.groups[0].known_likelihoods(rest.rungs[0]) if self.knows_energies else None
         level, energies = (rest.level, None) if known is None else (known.level, known.value)
-        return Facing(self._positions(rest), self.heats, rest.scans, level, energies)
+        return Facing(self._positions(rest), self.heats, rest.scans, time, level, energies)
+
+
+def _exchange(swaps: AcceptanceRule | Exchange | None) -> Exchange:
+    """What was asked for."""
+    if isinstance(swaps, Exchange):
+        return swaps
+    return ExchangeOnAllRows() if swaps is None else ExchangeByRule(swaps)

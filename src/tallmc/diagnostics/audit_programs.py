@@ -13,7 +13,7 @@ from jaxtyping import Array, PyTree
 from tallmc.acceptance.formulas import Formula
 from tallmc.feed import Feed, IndexedFeed, WeightedFeed
 from tallmc.feed.contract import begins_with_rows
-from tallmc.kernel import Kernel
+from tallmc.kernel import Kernel, Part
 from tallmc.kernel_parts import rule_needs
 from tallmc.metropolis import Asked, MetropolisHastings
 from tallmc.numerics.keys import transition_keys
@@ -125,7 +125,7 @@ def ask_again(
         return jax.lax.map(lambda step: one(*step), steps, batch_size=AT_ONCE)
 
 
-def _windows_of_part(kernel: Kernel, part: int, windows: Any) -> Any:
+def _windows_of_part(kernel: Part, part: int, windows: Any) -> Any:
     """Of the windows that a kernel began with, those of one of its parts."""
     for i, member in enumerate(kernel.members()):
         count = len(member.parts())

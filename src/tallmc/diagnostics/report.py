@@ -48,9 +48,10 @@ should lie on top of each other, up to Monte Carlo error: a run with few effecti
 _ROWS = """How many tests read how many rows; both axes are logarithmic (but for zero), and heights allow for the
 width of the bars. Most tests are easy and need few rows. A hard one may need many more, and the tail shows how often. A
 mass at the dotted line is tests that had to read everything."""
-_LADDERS = """Rungs of a ladder sample the posterior at rising temperatures. Left, how often neighbours swap states when
-that is tried; a pair that hardly ever does cuts off what is above it. Right, the rungs on which states were, one scan
-after the other. Between modes the draws cross by states that come down from the hottest rung."""
+_LADDERS = """Rungs of a ladder sample the posterior at rising temperatures. Left, how often neighbours exchange states
+when that is tried; a pair that hardly ever does cuts off what is above it. Right, the rungs on which states were, one
+scan after the other; or, where rungs jump between states of about equal energy, how often each was in which energy
+ring. Between modes the draws cross by states that come down from the hottest rung."""
 _TRACES = """Draws in the order in which they were made, one colour a chain, thinned to at most 1,000 points a chain.
 Healthy chains look like noise around a common level. A chain that drifts, sticks, or stays apart from the others has
 not converged."""

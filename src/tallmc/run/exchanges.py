@@ -28,6 +28,8 @@ class Exchanges:
         swap_rows: Rows that the test of a swap took, on average.
         log_ratio: Log of the evidence at temperature 1 over that at the hottest; NaN if nobody worked out energies.
         log_ratio_error: Its Monte Carlo standard error.
+        levels: Energies between the rings of `tm.EnergyRings`; None for a ladder that swaps.
+        occupancy: Share of scans at whose end a rung was in each ring (Li and Wong's Table 2).
     """
 
     temperatures: Float[np.ndarray, " rungs"]
@@ -41,6 +43,8 @@ class Exchanges:
     swap_rows: Float[np.ndarray, " pairs"]
     log_ratio: float
     log_ratio_error: float
+    levels: Float[np.ndarray, " edges"] | None = None
+    occupancy: Float[np.ndarray, "rungs rings"] | None = None
 
     @classmethod
     def of(cls, stats: dict[str, np.ndarray], own_temperature: float, num_rows: int) -> "Exchanges":
@@ -53,7 +57,8 @@ class Exchanges:
         """
         temperatures = stats["rung_temperature"][0, -1].astype(float)
         tried, accepted = stats["swap_tried"].sum(axis=(0, 1)), stats["swap_accepted"].sum(axis=(0, 1))
-        arrivals, trips = _travels(stats["swap_accepted"])
+        rings = "rung_ring" in stats
+        arrivals, trips = _marked(stats) if rings else _travels(stats["swap_accepted"])
         swap_rows = np.sum(stats["swap_rows"], axis=(0, 1), dtype=float) / np.maximum(tried, 1)
         level = num_rows * stats["energy_level"].astype(float)[..., None]
         energies = stats["rung_energy"].astype(float) + level
@@ -70,6 +75,8 @@ class Exchanges:
             swap_rows=swap_rows,
             log_ratio=ratio,
             log_ratio_error=error,
+            levels=stats["ring_level"][0, -1].astype(float) if rings else None,
+            occupancy=_occupancy(stats["rung_ring"], stats["ring_level"].shape[-1] + 1) if rings else None,
         )
 
     @property
@@ -114,27 +121,32 @@ class Exchanges:
     @property
     def lonely(self) -> tuple[int, ...]:
         """Pairs that never, or hardly ever, exchanged; each by its lower rung."""
-        seldom = (self.acceptance < _SELDOM) & (self.tried > 0)
+        # In a short run a pair may not have had its turn to swap; but jumps take none.
+        seldom = (self.acceptance < _SELDOM) & ((self.tried > 0) | (self.levels is not None))
         return tuple(np.flatnonzero(seldom).tolist())
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """Why the ladder did not do its work."""
-        heats = self.temperatures
+        heats, swapped, cure = self.temperatures, "swapped", "let tm.parallel_tempering(posterior) place them"
+        if self.levels is not None:
+            swapped, cure = "exchanged states", "make warm-up longer, in which stores are filled"
         return tuple(
-            f"rungs {k} and {k + 1} (temperatures {heats[k]:.4g} and {heats[k + 1]:.4g}) swapped "
+            f"rungs {k} and {k + 1} (temperatures {heats[k]:.4g} and {heats[k + 1]:.4g}) {swapped} "
             f"{self.accepted[k]:,} times in {self.tried[k]:,} attempts: what is above them does not reach the draws. "
-            "Put temperatures between these, or let tm.parallel_tempering(posterior) place them"
+            f"Put temperatures between these, or {cure}"
             for k in self.lonely
         )
 
     def __str__(self) -> str:
-        lines = ["rung  temperature  moved  rows a scan  swaps with the next"]
+        what = "swaps with" if self.levels is None else "jumps to"
+        lines = [f"rung  temperature  moved  rows a scan  {what} the next"]
         swaps = [f"{share:.2f}" for share in self.acceptance] + [""]
         for k, (heat, moved, rows, swap) in enumerate(
             zip(self.temperatures, self.moved, self.rows, swaps, strict=True)
         ):
-            lines.append(f"{k:4d}  {heat:11.5g}  {moved:5.2f}  {few(rows):>11}  {swap:>19}")
+            lines.append(f"{k:4d}  {heat:11.5g}  {moved:5.2f}  {few(rows):>11}  {swap:>{len(what) + 9}}")
+        lines += self._rings()
         lines.append(
             f"barrier {self.barrier:.2f}; states from the hottest rung reached the coldest {self.arrivals.sum():,} "
             f"times, {self.round_trips.sum():,} of them came back up (round trips), in {self.scans:,} scans of "
@@ -144,6 +156,18 @@ class Exchanges:
             what = "log evidence" if math.isinf(self.temperatures[-1]) else "log evidence over that of the hottest rung"
             lines.append(f"{what} {self.log_ratio:,.3f} +- {self.log_ratio_error:.2g}")
         return "\n".join(lines)
+
+    def _rings(self) -> list[str]:
+        """How often each rung was in each ring, in hundredths."""
+        if self.levels is None or self.occupancy is None:
+            return []
+        heads = [f"< {self.levels[0]:.6g}", *(f"from {level:.6g}" for level in self.levels)]
+        rows = [[f"{100 * share:.1f}" for share in shares] for shares in self.occupancy]
+        lines = ["energy rings, % of scans", "rung  " + "  ".join(heads)]
+        for k, cells in enumerate(rows):
+            padded = (f"{cell:>{len(head)}}" for cell, head in zip(cells, heads, strict=True))
+            lines.append(f"{k:4d}  " + "  ".join(padded))
+        return lines
 
 
 def stepping_stones(
@@ -211,3 +235,14 @@ def _travels(accepted: Bool[np.ndarray, "chains scans pairs"]) -> tuple[np.ndarr
         arrivals += came
         seen[chains, cold] = np.where(came, 2, seen[chains, cold])
     return arrivals, trips
+
+
+def _marked(stats: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """The same where states wait in stores: chains have counted themselves."""
+    return stats["arrived"].sum(axis=1), stats["came_back"].sum(axis=1)
+
+
+def _occupancy(rings: Int[np.ndarray, "chains scans rungs"], num_rings: int) -> Float[np.ndarray, "rungs rings"]:
+    """Of the scans in which a rung's energy was known, the share in each ring."""
+    counts = np.stack([(rings == ring).sum(axis=(0, 1)) for ring in range(num_rings)], axis=-1)
+    return counts / np.maximum(counts.sum(axis=-1, keepdims=True), 1)

@@ -19,7 +19,7 @@ from tallmc.feed import (
     SeveralFeeds,
     WeightedFeed,
 )
-from tallmc.kernel import Kernel
+from tallmc.kernel import Kernel, Part
 from tallmc.kernel_parts import rule_feeds, rule_needs
 from tallmc.metropolis import MetropolisHastings
 from tallmc.numerics.flat import require_reals
@@ -184,7 +184,7 @@ def unconstrained_expansion(posterior: Posterior, control_variate: Taylor | None
     return Taylor(control_variate.order, unconstrained_start(posterior, control_variate.at, 1, "at"))
 
 
-def _follows_rows(part: Kernel) -> str | None:
+def _follows_rows(part: Part) -> str | None:
     """What follows the gradient of rows, as a user calls it."""
     if isinstance(part, NUTS):
         return "tm.NUTS"
@@ -207,7 +207,7 @@ def _expansion_order(kernel: Kernel) -> int | None:
     return next(iter(orders), None)
 
 
-def named_parts(kernel: Kernel) -> list[tuple[str, Kernel]]:
+def named_parts(kernel: Part) -> list[tuple[str, Part]]:
     """The parts of a kernel with a name for messages; a kernel without parts is just 'this rule'."""
     parts = kernel.parts()
     if len(parts) == 1 and parts[0] is kernel:
@@ -265,13 +265,13 @@ def make_feed(
             return WeightedFeed(rows.num_rows, needs.batch_size, weights)
         return kind.of(rows, needs, model)
 
-    def of_part(part: Kernel) -> Feed:
+    def of_part(part: Part) -> Feed:
         if isinstance(part.needs, Needs):
             return build(next(left), part.needs)
         own, *others = part.needs  # of the rule, and of the proposal
         return SeveralFeeds((build(next(left), own), *(_FEEDS[n.drawn[0]].of(rows, n, model) for n in others)))
 
-    def of_all(kernel: Kernel) -> Feed:
+    def of_all(kernel: Part) -> Feed:
         members = kernel.members()
         return of_part(kernel) if not members else SeveralFeeds(tuple(of_all(member) for member in members))
 

@@ -105,18 +105,25 @@ def _rungs(
     posterior: Posterior, heats: np.ndarray | None, init: PyTree, num_chains: int, *, progress: bool
 ) -> tuple[Ladder, PyTree, Earlier]:
     """A ladder with kernels of its own, where its chains start, and what it took to find them."""
-    found = _look(posterior, init, num_chains, progress=progress)
-    size, placed = flatten(found.centre)[0].size, heats is None
-    if heats is None:
-        hottest = math.inf if found.proper else float(posterior.num_rows)
-        heats = first_temperatures(size, hottest, posterior.num_rows)
-    rungs = ladder_of(heats, size, found.factor, found.level, adapts=placed)
-    choices = (*found.why, _described(rungs, proper=found.proper, placed=placed))
+    found = look(posterior, init, num_chains, progress=progress)
+    rungs = ladder_for(posterior, found, heats)
+    choices = (*found.why, described(rungs, proper=found.proper, placed=heats is None))
     say("; ".join(choices), show=progress)
     return rungs, posterior.constrain(found.centre) if init is None else init, Earlier(choices, found.rows_read)
 
 
-class _Look(NamedTuple):
+def ladder_for(posterior: Posterior, found: "Look", temperatures: Any) -> Ladder:
+    """A ladder of exact rungs; if no temperatures are given, one that places them in warm-up."""
+    size = flatten(found.centre)[0].size
+    if temperatures is None:
+        hottest = math.inf if found.proper else float(posterior.num_rows)
+        heats = first_temperatures(size, hottest, posterior.num_rows)
+    else:
+        heats = np.asarray(temperatures, float)
+    return ladder_of(heats, size, found.factor, found.level, adapts=temperatures is None)
+
+
+class Look(NamedTuple):
     """What a search found: all positions are unconstrained."""
 
     centre: PyTree
@@ -127,7 +134,7 @@ class _Look(NamedTuple):
     why: tuple[str, ...]
 
 
-def _look(given: Posterior, init: PyTree, num_chains: int, *, progress: bool) -> _Look:
+def look(given: Posterior, init: PyTree, num_chains: int, *, progress: bool) -> Look:
     """For a mode, its widths, and whether the prior can be a rung of its own."""
     posterior = given.unconstrained
     start = unconstrained_start(given, init, num_chains)
@@ -137,14 +144,14 @@ def _look(given: Posterior, init: PyTree, num_chains: int, *, progress: bool) ->
     first = jax.tree.map(lambda leaf: leaf[0], positions)
     if (trouble := derivative_trouble(posterior, first).some) is not None:
         level, rows = level_at(posterior, first)
-        return _Look(first, None, level, proper_prior(posterior, first, None), rows, (trouble,))
+        return Look(first, None, level, proper_prior(posterior, first, None), rows, (trouble,))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # any place near a mode will do
         found = find_mode(posterior, first, progress=progress)
     factor = covariance_factor(np.asarray(found.hessian, float)) if found.converged else None
     proper = proper_prior(posterior, found.position, factor)
     level, rows = level_at(posterior, found.position)
-    return _Look(found.position, factor, level, proper, found.rows_read + rows, ())
+    return Look(found.position, factor, level, proper, found.rows_read + rows, ())
 
 
 def proper_prior(posterior: Posterior, centre: PyTree, factor: Float[np.ndarray, "d d"] | None) -> bool:
@@ -174,7 +181,8 @@ def proper_prior(posterior: Posterior, centre: PyTree, factor: Float[np.ndarray,
     return bool(np.all(enough | np.isneginf(heights[:, -1])))
 
 
-def _described(ladder: Ladder, *, proper: bool, placed: bool) -> str:
+def described(ladder: Ladder, *, proper: bool, placed: bool) -> str:
+    """The ladder in words."""
     heats, part = ladder.temperatures, ladder.parts()[0]
     top = (
         "up to the prior itself, which falls on all sides and so seems proper"
