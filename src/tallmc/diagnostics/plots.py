@@ -56,7 +56,8 @@ def coordinates(run: Run) -> dict[str, np.ndarray]:
         for index in np.ndindex(variable.shape[2:]):
             if len(named) == MOST_COORDINATES:
                 return named
-            label = f"{name}[{', '.join(map(str, index))}]" if index else str(name)
+            places = [str(variable[axis].values[at]) for axis, at in zip(variable.dims[2:], index, strict=True)]
+            label = f"{name}[{', '.join(places)}]" if index else str(name)
             named[label] = as_numbers(variable.values[(slice(None), slice(None), *index)])
     return named
 

@@ -49,11 +49,11 @@ def _is_sparse(value: Any) -> bool:
     return scipy.sparse.issparse(value)
 
 
-def check_binary(y: Array | np.ndarray) -> None:
+def check_binary(y: Array | np.ndarray, name: str = "y") -> None:
     """Raises `ValueError` unless there is nothing but 0 and 1."""
     if not bool(((y == 0) | (y == 1)).all()):
-        refuse_nan("y must hold only 0 and 1", y)
-        raise ValueError("y must hold only 0 and 1; recode it first, such as y = (labels == positive_label)")
+        refuse_nan(f"{name} must hold only 0 and 1", y)
+        raise ValueError(f"{name} must hold only 0 and 1; recode it first, such as y = (labels == positive_label)")
 
 
 def refuse_nan(wanted: str, y: Array | np.ndarray) -> None:

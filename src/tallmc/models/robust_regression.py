@@ -6,8 +6,9 @@ from typing import ClassVar
 import jax.numpy as jnp
 from jaxtyping import Array, Real
 
+from tallmc.frames import Table
 from tallmc.models.columns import Numbers, positive_number
-from tallmc.models.regression import regression, regression_columns
+from tallmc.models.regression import regression, regressors
 from tallmc.posterior import Posterior, Temperature
 from tallmc.posterior.linear_predictor import Link, Outcomes, alike, number
 
@@ -38,12 +39,15 @@ class StudentLink(Link):
 
 
 def robust_regression(
-    X: Numbers,
-    y: Numbers,
+    X: Table,
+    y: Table,
     scale: Numbers = 1.0,
     degrees_of_freedom: Numbers = 4.0,
     prior_precision: Numbers = 1.0,
     temperature: Temperature = 1.0,
+    *,
+    intercept: bool = False,
+    standardise: bool = False,
 ) -> Posterior:
     """Bayesian regression that outliers cannot pull far; a position is one coefficient for each column of `X`.
 
@@ -52,12 +56,16 @@ def robust_regression(
     the coefficients' precision, so float32 rows do for float64 chains. A posterior of few rows can have several modes.
 
     Args:
-        X: One line a row. Add a column of ones for an intercept.
-        y: One number a row.
+        X: One line a row: an array, or a data frame, whose columns of labels become an indicator a level. Or a formula,
+            such as "late ~ distance + C(carrier)", and `y` is then the frame.
+        y: One number a row, or the name of the frame's column that has them.
         scale: Of the noise, in units of `y`; that of most rows, as outliers hardly count.
         degrees_of_freedom: Of the noise: the fewer, the heavier its tails. 1 is Cauchy's distribution.
         prior_precision: Of the centred normal prior: one number, or one for each coefficient; 0 is flat.
         temperature: Divides the log likelihood.
+        intercept: Whether to put a column of ones first. Formulas have it unless they say `0 +`.
+        standardise: Whether to bring columns to mean 0 and standard deviation 1. The prior is then about those columns;
+            draws are reported for the columns as they came.
 
     Returns:
         The posterior of the coefficients.
@@ -68,4 +76,5 @@ def robust_regression(
         3
     """
     link = StudentLink(positive_number("scale", scale), positive_number("degrees_of_freedom", degrees_of_freedom))
-    return regression(link, regression_columns(X, y), prior_precision, temperature)
+    rows = regressors(X, y, intercept=intercept, standardise=standardise)
+    return regression(link, rows, prior_precision, temperature)

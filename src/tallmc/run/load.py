@@ -57,6 +57,8 @@ def _taken_up(run: Run, posterior: Posterior, about: dict[str, Any]) -> Run:
         raise ValueError(
             f"this posterior has transforms {posterior.transforms}; {old.transforms} were sampled with: pass the same"
         )
+    if (posterior.moves_elsewhere, old.moves_elsewhere) in ((True, False), (False, True)):
+        raise ValueError("this posterior and the sampled one are not standardised alike; make it as it was made then")
     plain = dataclasses.replace(posterior.model, num_rows=model.num_rows)  # a draw may read rows more than once
     plain = plain if isinstance(model, PlainModel) else eqx.tree_at(lambda m: m.plain, model, plain)
     return dataclasses.replace(run, posterior=posterior, session=run.session._replace(model=plain))

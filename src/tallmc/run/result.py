@@ -15,6 +15,7 @@ from tallmc.kernel import Kernel
 from tallmc.kernel_parts import rule_feeds, rule_needs
 from tallmc.numerics.flat import as_numbers
 from tallmc.posterior import Posterior
+from tallmc.posterior.labels import arviz_options, named
 from tallmc.run import store
 from tallmc.run.chain import Chain
 from tallmc.run.convergence import convergence_doubts
@@ -73,7 +74,7 @@ class Run:
         stats = {**done.draws.stats, "used_all_rows": _used_all_rows(done.draws, done.session)}
         return cls(
             samples=posterior.constrain_draws(done.draws.position),
-            unconstrained=None if posterior.transforms is None else done.draws.position,
+            unconstrained=done.draws.position if posterior.moves_elsewhere else None,
             posterior=posterior,
             stats=stats,
             seconds=done.seconds,
@@ -199,7 +200,7 @@ class Run:
     @functools.cached_property
     def convergence_doubts(self) -> tuple[str, ...]:
         """What R-hat and effective sample sizes have against the draws."""
-        return convergence_doubts(_named(self.samples))
+        return convergence_doubts(named(self.samples))
 
     def save(self, path: str | os.PathLike[str], *, rows: bool = True) -> None:
         """Writes the run to a folder, from which `tm.load(path)` gives it back, ready to go on.
@@ -218,7 +219,9 @@ class Run:
         """The run as an ArviZ DataTree with groups `posterior` and `sample_stats`."""
         import arviz_base
 
-        return arviz_base.from_dict({"posterior": _named(self.samples), "sample_stats": dict(self.stats)})
+        labels = self.posterior.labels
+        groups = {"posterior": named(self.samples, labels), "sample_stats": dict(self.stats)}
+        return arviz_base.from_dict(groups, **arviz_options(labels))
 
     @functools.cached_property
     def _table(self) -> Any:
@@ -228,7 +231,9 @@ class Run:
         # ESS and R-hat need a few draws; a run cut short by Ctrl-C may have fewer.
         options = {"kind": "all" if self.num_draws >= 4 else "stats", "round_to": "none"}
         # Truth values have no quantiles: they count as 0 and 1 here, so that a mean is a share.
-        tree = arviz_base.from_dict({"posterior": jax.tree.map(as_numbers, _named(self.samples))})
+        labels = self.posterior.labels
+        numbers = jax.tree.map(as_numbers, named(self.samples, labels))
+        tree = arviz_base.from_dict({"posterior": numbers}, **arviz_options(labels))
         with np.errstate(invalid="ignore", divide="ignore"):  # coordinates that never move have no R-hat
             return summarise(tree, ci_prob=0.9, ci_kind="eti", **options)  # pyright: ignore
 
@@ -277,11 +282,3 @@ def _used_all_rows(draws: Draw, session: Session) -> np.ndarray:
         if source.drawn is Drawn.BY_WEIGHT and not rule_needs(part).row_bounds:
             enough = enough & (draws.stats["part"] != number if "part" in draws.stats else False)
     return enough
-
-
-def _named(samples: PyTree) -> dict[str, np.ndarray]:
-    """One variable a leaf, named by its path."""
-    paths = jax.tree.leaves_with_path(samples)
-    if len(paths) == 1 and not paths[0][0]:
-        return {"position": paths[0][1]}
-    return {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in paths}

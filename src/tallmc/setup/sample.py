@@ -143,6 +143,8 @@ def sample(
     check_parts(kernel, kinds, positions, model)
     redesigns = Redesigns(posterior.rows, num_warmup, folded_on_host(key_shuffle, 2))
     redesigns.check(kernel)
+    if given.labels is not None:
+        given.labels.check(given.constrain(jax.tree.map(lambda leaf: leaf[0], positions)))
     with timing.phase("reading"):
         typical, start_rows = checks.check_start(posterior, positions)
     check_precision(model, posterior.rows, kernel, jax.tree.map(lambda leaf: leaf[0], positions), typical)
