@@ -214,7 +214,7 @@ class FormulaCoding(Coding):
                 codes = frame.codes(source.name, source.levels)
                 columns[source.name] = pandas.Categorical.from_codes(codes, categories=list(source.levels))
             else:
-                columns[source.name] = frame.numbers(source.name, np.dtype(float))
+                columns[source.name] = frame.numbers(source.name)
         return pandas.DataFrame(columns, index=range(frame.num_rows))
 
     def _written(self, table: "pandas.DataFrame", dtype: np.dtype) -> Real[np.ndarray, "rows columns"]:

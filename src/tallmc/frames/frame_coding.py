@@ -166,7 +166,7 @@ class ArrayCoding(Coding):
             raise ValueError(f"new rows hold NaN or infinity, first in row {row}; drop or fill such rows first")
         return self.with_ones(given.astype(dtype, copy=False))
 
-    def with_ones(self, X: Real[np.ndarray, "rows columns"]) -> Real[np.ndarray, "rows columns"]:
+    def with_ones(self, X: Real[np.ndarray, "rows k"]) -> Real[np.ndarray, "rows columns"]:
         """The matrix itself if there is no intercept, else a copy with one."""
         if not self.intercept:
             return X

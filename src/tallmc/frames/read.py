@@ -117,8 +117,11 @@ class Frame:
             return False
         raise ValueError(f"column '{name}' holds {_kind(dtype)}; {_cure(dtype, name)}")
 
-    def numbers(self, name: str, dtype: np.dtype) -> np.ndarray:
-        """A column of numbers or truth values; raises `ValueError` where one is missing or not finite."""
+    def numbers(self, name: str, dtype: Any = None) -> np.ndarray:
+        """A column of numbers or truth values; raises `ValueError` where one is missing or not finite.
+
+        Without a dtype whole numbers are int64, and all others float64.
+        """
         import narwhals as nw
 
         if self.is_category(name):
@@ -135,7 +138,8 @@ class Frame:
             values = np.asarray(series.cast(nw.Float64).to_numpy())
         if values.dtype.kind == "f" and not np.isfinite(np.sum(values, dtype=float)):
             self._refuse_not_finite(name, values)
-        return values.astype(dtype, copy=False)
+        natural = int if values.dtype.kind in "iu" else float
+        return values.astype(natural if dtype is None else dtype, copy=False)
 
     def levels(self, name: str) -> tuple[Any, ...]:
         """The different labels or values of a column, in the order of its categories or sorted."""
@@ -206,7 +210,7 @@ class Frame:
             )
 
 
-def read_series(name: str, values: Table, dtype: np.dtype) -> np.ndarray:
+def read_series(name: str, values: Table, dtype: Any) -> np.ndarray:
     """One column that was passed by itself, with the same checks as the columns of a frame."""
     return Frame(_as_frame(values, name), name).numbers(name, dtype)
 
