@@ -41,7 +41,7 @@ MAY_IMPORT = {
         "numerics",
     },
     "fields": {"models", "acceptance", "kernel", "feed", "posterior", "numerics"},
-    "run": {"kernel_parts", "kernel", "feed", "posterior", "console", "numerics"},
+    "run": {"kernel_parts", "kernel", "feed", "posterior", "frames", "console", "numerics"},
     "diagnostics": {
         "run",
         "metropolis",

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Real
+from jaxtyping import Array, ArrayLike, PyTree, Real
 
 from tallmc.numerics.flat import as_device_array
+from tallmc.posterior.drawn_prior import DrawnPrior
 
 Numbers: TypeAlias = ArrayLike | Sequence[Any]
 """What NumPy can make an array of: arrays, numbers, and lists of them."""
@@ -76,7 +76,7 @@ def positive_number(name: str, value: Numbers) -> Real[Array, ""]:
     return number
 
 
-class NormalPrior(eqx.Module):
+class NormalPrior(DrawnPrior):
     """A centred normal prior, up to a constant.
 
     Args:
@@ -97,3 +97,12 @@ class NormalPrior(eqx.Module):
     def __call__(self, position: Real[Array, " d"]) -> Real[Array, ""]:
         """The prior's log density at a position, without the constant that normalises it."""
         return -0.5 * jnp.sum(self.precision.astype(position.dtype) * position**2)
+
+    def draw(self, key: Array, like: PyTree) -> Real[Array, " d"]:
+        """A position drawn from the prior; raises `ValueError` where that is flat."""
+        if not np.all(np.asarray(self.precision) > 0):
+            raise ValueError(
+                "the prior is flat along some coordinate, so nothing can be drawn from it; pass a positive "
+                "prior_precision, or draw_position=function(key)"
+            )
+        return jax.random.normal(key, like.shape, like.dtype) / jnp.sqrt(self.precision).astype(like.dtype)

@@ -1,7 +1,9 @@
 """Linear regression: a number for each row, its linear predictor plus normal noise of a known size."""
 
+import math
 from typing import ClassVar
 
+import jax
 from jaxtyping import Array, Real
 
 from tallmc.frames import Table
@@ -25,6 +27,19 @@ class NormalLink(Link):
     def __call__(self, z: Real[Array, "*rows"], y: Real[Array, "*rows"]) -> Real[Array, "*rows"]:
         """Log likelihood, up to a constant."""
         return -(((y - z) / self.noise_sd.astype(z.dtype)) ** 2) / 2
+
+    def mean(self, z: Real[Array, "*rows"]) -> Real[Array, "*rows"]:
+        """The linear predictor itself."""
+        return z
+
+    def draw(self, key: Array, z: Real[Array, ""]) -> Real[Array, ""]:
+        """With normal noise."""
+        return z + self.noise_sd.astype(z.dtype) * jax.random.normal(key, (), z.dtype)
+
+    def left_out(self, y: Outcomes) -> float:
+        """The same for every row: the normal density's constant."""
+        del y
+        return -math.log(float(self.noise_sd)) - math.log(2 * math.pi) / 2
 
     def largest_derivative(self, order: int, y: Outcomes) -> Outcomes | None:
         """A parabola: no bound on the slope, one curvature, and nothing after it."""

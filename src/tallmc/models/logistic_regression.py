@@ -25,6 +25,14 @@ class LogisticLink(Link):
         """Log likelihood, in the form that loses no digits where it is near zero."""
         return -jax.nn.softplus((1 - 2 * y) * z)
 
+    def mean(self, z: Real[Array, "*rows"]) -> Real[Array, "*rows"]:
+        """The chance of a one."""
+        return jax.nn.sigmoid(z)
+
+    def draw(self, key: Array, z: Real[Array, ""]) -> Real[Array, ""]:
+        """0 or 1."""
+        return jax.random.bernoulli(key, self.mean(z)).astype(z.dtype)
+
     def largest_derivative(self, order: int, y: Outcomes) -> float:
         """The chance of a one lies between 0 and 1, its derivatives within 1/4 and sqrt(3) / 18."""
         del y

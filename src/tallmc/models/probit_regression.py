@@ -25,6 +25,14 @@ class ProbitLink(Link):
         """Log likelihood; it and its first three derivatives keep their digits in both tails."""
         return log_normal_cdf((2 * y - 1) * z)
 
+    def mean(self, z: Real[Array, "*rows"]) -> Real[Array, "*rows"]:
+        """The chance of a one."""
+        return jax.scipy.special.ndtr(z)
+
+    def draw(self, key: Array, z: Real[Array, ""]) -> Real[Array, ""]:
+        """0 or 1."""
+        return jax.random.bernoulli(key, self.mean(z)).astype(z.dtype)
+
     def largest_derivative(self, order: int, y: Outcomes) -> float | None:
         """The slope grows with the distance of a surprise. The second derivative tends to -1 there; the third is
         largest at 1.0024, where it is 0.29572."""

@@ -3,6 +3,7 @@
 import math
 from typing import ClassVar
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Real
 
@@ -29,6 +30,21 @@ class StudentLink(Link):
         """Log likelihood, up to a constant."""
         scale, degrees = self.scale.astype(z.dtype), self.degrees_of_freedom.astype(z.dtype)
         return -(degrees + 1) / 2 * jnp.log1p(((y - z) / scale) ** 2 / degrees)
+
+    def mean(self, z: Real[Array, "*rows"]) -> Real[Array, "*rows"]:
+        """The linear predictor itself; with one degree of freedom or fewer it is the median, for there is no mean."""
+        return z
+
+    def draw(self, key: Array, z: Real[Array, ""]) -> Real[Array, ""]:
+        """With noise of Student's t distribution."""
+        return z + self.scale.astype(z.dtype) * jax.random.t(key, self.degrees_of_freedom.astype(z.dtype), (), z.dtype)
+
+    def left_out(self, y: Outcomes) -> float:
+        """The same for every row: the constant of Student's density."""
+        del y
+        degrees, scale = float(self.degrees_of_freedom), float(self.scale)
+        gammas = math.lgamma((degrees + 1) / 2) - math.lgamma(degrees / 2)
+        return gammas - math.log(degrees * math.pi) / 2 - math.log(scale)
 
     def largest_derivative(self, order: int, y: Outcomes) -> Outcomes:
         """In u and without the factor n + 1, derivatives are largest at u = 1, 0 and sqrt(2) - 1."""

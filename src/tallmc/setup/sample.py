@@ -200,6 +200,7 @@ def sample(
         choices=start.choices + choices,
         known_doubts=start.doubts,
         unless_mixed=start.unless_mixed,
+        rng_key=_told(rng_key),
     )
     num_steps = steps_worth_auditing(fed, model) if automatic else 0
     if num_steps and run.num_draws > 1 and not run.interrupted:
@@ -227,6 +228,11 @@ def _warn(run: Run) -> None:
     for doubt in run.doubts:
         kind = ConvergenceWarning if doubt in run.convergence_doubts else UserWarning
         warnings.warn(doubt, kind, stacklevel=3)
+
+
+def _told(rng_key: int | Array) -> str | int:
+    """A key as a reader can type it in again."""
+    return int(rng_key) if isinstance(rng_key, int | np.integer) else str(jax.random.key_data(as_key(rng_key)).tolist())
 
 
 def _check_counts(num_samples: int, num_warmup: int, num_chains: int) -> None:
