@@ -19,7 +19,7 @@ from tallmc.models.unmixing import amari_distance
 from tallmc.nuts import NUTS
 from tallmc.posterior import Bounds, DerivativeBounds, Lipschitz, Model, Posterior, RowBounds, Rows
 from tallmc.proposals import *  # noqa: F403
-from tallmc.run import ChainByChain, ConvergenceWarning, Driver, Run, Together, load
+from tallmc.run import ChainByChain, ConvergenceWarning, Driver, Prediction, Run, Together, load, prior_predictive
 from tallmc.setup import NormalityReport, check_normality, equi_energy, gibbs, parallel_tempering, sample
 
 try:
@@ -44,6 +44,7 @@ __all__ = [
     "NormalityReport",
     "NormalityWarning",
     "Posterior",
+    "Prediction",
     "RandomSweep",
     "RegionBounds",
     "RowBounds",
@@ -63,6 +64,7 @@ __all__ = [
     "models",
     "optimise",
     "parallel_tempering",
+    "prior_predictive",
     "sample",
     "transforms",
 ]

@@ -13,6 +13,7 @@ from tallmc.diagnostics.ladder_plot import draw_ladder
 from tallmc.kernel_parts import rule_needs
 from tallmc.numerics.flat import as_numbers
 from tallmc.run.result import Run
+from tallmc.run.tree import posterior_group
 
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 MOST_COORDINATES = 12
@@ -52,11 +53,12 @@ def import_plotting() -> Any:
 def coordinates(run: Run) -> dict[str, np.ndarray]:
     """The first coordinates of a position, named as in the summary; each is (chain, draw)."""
     named = {}
-    for name, variable in run.to_datatree()["posterior"].dataset.data_vars.items():
+    for name, variable in posterior_group(run)["posterior"].dataset.data_vars.items():
         for index in np.ndindex(variable.shape[2:]):
             if len(named) == MOST_COORDINATES:
                 return named
-            label = f"{name}[{', '.join(map(str, index))}]" if index else str(name)
+            places = [str(variable[axis].values[at]) for axis, at in zip(variable.dims[2:], index, strict=True)]
+            label = f"{name}[{', '.join(places)}]" if index else str(name)
             named[label] = as_numbers(variable.values[(slice(None), slice(None), *index)])
     return named
 

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Real
+from jaxtyping import Array, ArrayLike, PyTree, Real
 
 from tallmc.numerics.flat import as_device_array
+from tallmc.posterior.drawn_prior import DrawnPrior
 
 _PART = 2**20  # numbers
 
@@ -51,11 +51,11 @@ def _is_sparse(value: Any) -> bool:
     return scipy.sparse.issparse(value)
 
 
-def check_binary(y: Array | np.ndarray) -> None:
+def check_binary(y: Array | np.ndarray, name: str = "y") -> None:
     """Raises `ValueError` unless there is nothing but 0 and 1."""
     if not all(bool(((part == 0) | (part == 1)).all()) for part in parts_of(y)):
-        refuse_nan("y must hold only 0 and 1", y)
-        raise ValueError("y must hold only 0 and 1; recode it first, such as y = (labels == positive_label)")
+        refuse_nan(f"{name} must hold only 0 and 1", y)
+        raise ValueError(f"{name} must hold only 0 and 1; recode it first, such as y = (labels == positive_label)")
 
 
 def parts_of(y: Array | np.ndarray) -> list[Array | np.ndarray]:
@@ -83,7 +83,7 @@ def positive_number(name: str, value: Numbers) -> Real[Array, ""]:
     return number
 
 
-class NormalPrior(eqx.Module):
+class NormalPrior(DrawnPrior):
     """A centred normal prior, up to a constant.
 
     Args:
@@ -104,3 +104,12 @@ class NormalPrior(eqx.Module):
     def __call__(self, position: Real[Array, " d"]) -> Real[Array, ""]:
         """The prior's log density at a position, without the constant that normalises it."""
         return -0.5 * jnp.sum(self.precision.astype(position.dtype) * position**2)
+
+    def draw(self, key: Array, like: PyTree) -> Real[Array, " d"]:
+        """A position drawn from the prior; raises `ValueError` where that is flat."""
+        if not np.all(np.asarray(self.precision) > 0):
+            raise ValueError(
+                "the prior is flat along some coordinate, so nothing can be drawn from it; pass a positive "
+                "prior_precision, or draw_position=function(key)"
+            )
+        return jax.random.normal(key, like.shape, like.dtype) / jnp.sqrt(self.precision).astype(like.dtype)

@@ -2,9 +2,11 @@
 
 from typing import ClassVar
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Real
 
+from tallmc.models.softplus_link import minus_log_factorial
 from tallmc.posterior.linear_predictor import Link, Outcomes
 
 
@@ -27,6 +29,18 @@ class LogLink(Link):
     def __call__(self, z: Real[Array, "*rows"], y: Real[Array, "*rows"]) -> Real[Array, "*rows"]:
         """Log likelihood of the count `y` at linear predictor `z`, without the constant `log(y!)`."""
         return y * z - jnp.exp(z)
+
+    def mean(self, z: Real[Array, "*rows"]) -> Real[Array, "*rows"]:
+        """Expected counts."""
+        return jnp.exp(z)
+
+    def draw(self, key: Array, z: Real[Array, ""]) -> Real[Array, ""]:
+        """A count."""
+        return jax.random.poisson(key, self.mean(z)).astype(z.dtype)
+
+    def left_out(self, y: Outcomes) -> Outcomes:
+        """`-log(y!)`."""
+        return minus_log_factorial(y)
 
     def largest_derivative(self, order: int, y: Outcomes) -> None:
         """None for every order: an exponential has no largest derivative."""

@@ -7,9 +7,10 @@ import jax
 import numpy as np
 from jaxtyping import Array, Real
 
+from tallmc.frames import Table
 from tallmc.models.columns import Numbers, check_binary
-from tallmc.models.regression import regression, regression_columns
-from tallmc.posterior import Posterior, Rows, Temperature
+from tallmc.models.regression import regression, regressors
+from tallmc.posterior import Posterior, Temperature
 from tallmc.posterior.linear_predictor import Link, Outcomes
 
 
@@ -24,6 +25,14 @@ class LogisticLink(Link):
         """Log likelihood, in the form that loses no digits where it is near zero."""
         return -jax.nn.softplus((1 - 2 * y) * z)
 
+    def mean(self, z: Real[Array, "*rows"]) -> Real[Array, "*rows"]:
+        """The chance of a one."""
+        return jax.nn.sigmoid(z)
+
+    def draw(self, key: Array, z: Real[Array, ""]) -> Real[Array, ""]:
+        """0 or 1."""
+        return jax.random.bernoulli(key, self.mean(z)).astype(z.dtype)
+
     def largest_derivative(self, order: int, y: Outcomes) -> float:
         """The chance of a one lies between 0 and 1, its derivatives within 1/4 and sqrt(3) / 18."""
         del y
@@ -31,7 +40,13 @@ class LogisticLink(Link):
 
 
 def logistic_regression(
-    X: Numbers | Rows, y: Numbers | None = None, prior_precision: Numbers = 1.0, temperature: Temperature = 1.0
+    X: Table,
+    y: Table = None,
+    prior_precision: Numbers = 1.0,
+    temperature: Temperature = 1.0,
+    *,
+    intercept: bool = False,
+    standardise: bool = False,
 ) -> Posterior:
     """Bayesian logistic regression; a position is one coefficient for each column of `X`.
 
@@ -39,10 +54,15 @@ def logistic_regression(
     coefficients. It is computed in the coefficients' precision, so float32 rows do for float64 chains.
 
     Args:
-        X: One line a row. Add a column of ones for an intercept. Or a dataset with `x` and `y`; see `tm.ingest`.
-        y: 0 or 1 for each row.
+        X: One line a row: an array, or a data frame, whose columns of labels become an indicator a level. Or a formula,
+            such as "late ~ distance + C(carrier)", and `y` is then the frame. Or a dataset with `x` and `y`, alone; see
+            `tm.ingest`.
+        y: 0 or 1 for each row, or the name of the frame's column that has them.
         prior_precision: Of the centred normal prior: one number, or one for each coefficient; 0 is flat.
         temperature: Divides the log likelihood.
+        intercept: Whether to put a column of ones first. Formulas have it unless they say `0 +`.
+        standardise: Whether to bring columns to mean 0 and standard deviation 1. The prior is then about those columns;
+            draws are reported for the columns as they came.
 
     Returns:
         The posterior of the coefficients.
@@ -52,9 +72,9 @@ def logistic_regression(
         >>> logistic_regression(X, y).num_rows
         1000
     """
-    columns = regression_columns(X, y)
-    check_binary(columns["y"])
-    return regression(LogisticLink(), columns, prior_precision, temperature)
+    rows = regressors(X, y, intercept=intercept, standardise=standardise)
+    check_binary(rows.columns["y"], rows.outcome)
+    return regression(LogisticLink(), rows, prior_precision, temperature)
 
 
 def generate_logistic(num_rows: int, num_columns: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -3,22 +3,26 @@
 import numpy as np
 from jaxtyping import Array
 
+from tallmc.frames import Table
 from tallmc.models.columns import Numbers, parts_of, refuse_nan
 from tallmc.models.log_link import LogLink
-from tallmc.models.regression import regression, regression_columns
+from tallmc.models.regression import regression, regressors
 from tallmc.models.softplus_link import SoftplusLink
-from tallmc.posterior import Posterior, Rows, Temperature
+from tallmc.posterior import Posterior, Temperature
 from tallmc.posterior.linear_predictor import Link
 
 _SOFTPLUS = SoftplusLink()
 
 
 def poisson_regression(
-    X: Numbers | Rows,
-    y: Numbers | None = None,
+    X: Table,
+    y: Table = None,
     prior_precision: Numbers = 1.0,
     temperature: Temperature = 1.0,
     link: Link = _SOFTPLUS,
+    *,
+    intercept: bool = False,
+    standardise: bool = False,
 ) -> Posterior:
     """Bayesian regression of counts; a position is one coefficient for each column of `X`.
 
@@ -36,11 +40,16 @@ def poisson_regression(
     float64 chains.
 
     Args:
-        X: One line a row. Add a column of ones for an intercept. Or a dataset with `x` and `y`; see `tm.ingest`.
-        y: A count for each row.
+        X: One line a row: an array, or a data frame, whose columns of labels become an indicator a level. Or a formula,
+            such as "late ~ distance + C(carrier)", and `y` is then the frame. Or a dataset with `x` and `y`, alone; see
+            `tm.ingest`.
+        y: A count for each row, or the name of the frame's column that has them.
         prior_precision: Of the centred normal prior: one number, or one for each coefficient; 0 is flat.
         temperature: Divides the log likelihood.
         link: `tm.models.SoftplusLink()` or `tm.models.LogLink()`.
+        intercept: Whether to put a column of ones first. Formulas have it unless they say `0 +`.
+        standardise: Whether to bring columns to mean 0 and standard deviation 1. The prior is then about those columns;
+            draws are reported for the columns as they came.
 
     Returns:
         The posterior of the coefficients.
@@ -53,9 +62,9 @@ def poisson_regression(
         True
     """
     check_count_link(link)
-    columns = regression_columns(X, y)
-    _check_counts(columns["y"])
-    return regression(link, columns, prior_precision, temperature)
+    rows = regressors(X, y, intercept=intercept, standardise=standardise)
+    _check_counts(rows.columns["y"], rows.outcome)
+    return regression(link, rows, prior_precision, temperature)
 
 
 def check_count_link(link: object) -> None:
@@ -69,7 +78,9 @@ def check_count_link(link: object) -> None:
         raise ValueError(f"link must be tm.models.LogLink() or tm.models.SoftplusLink(), with brackets; got {name}")
 
 
-def _check_counts(y: Array | np.ndarray) -> None:
+def _check_counts(y: Array | np.ndarray, name: str) -> None:
     if not all(bool(((part >= 0) & (part < np.inf) & (part == part.round())).all()) for part in parts_of(y)):
-        refuse_nan("y must hold only whole numbers of at least 0", y)
-        raise ValueError("y must hold only whole numbers of at least 0; pass counts, not rates or logarithms of counts")
+        refuse_nan(f"{name} must hold only whole numbers of at least 0", y)
+        raise ValueError(
+            f"{name} must hold only whole numbers of at least 0; pass counts, not rates or logarithms of counts"
+        )

@@ -7,9 +7,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Real
 
+from tallmc.frames import Table
 from tallmc.models.columns import Numbers, check_binary
-from tallmc.models.regression import regression, regression_columns
-from tallmc.posterior import Posterior, Rows, Temperature
+from tallmc.models.regression import regression, regressors
+from tallmc.posterior import Posterior, Temperature
 from tallmc.posterior.linear_predictor import Link, Outcomes
 
 
@@ -23,6 +24,14 @@ class ProbitLink(Link):
     def __call__(self, z: Real[Array, "*rows"], y: Real[Array, "*rows"]) -> Real[Array, "*rows"]:
         """Log likelihood; it and its first three derivatives keep their digits in both tails."""
         return log_normal_cdf((2 * y - 1) * z)
+
+    def mean(self, z: Real[Array, "*rows"]) -> Real[Array, "*rows"]:
+        """The chance of a one."""
+        return jax.scipy.special.ndtr(z)
+
+    def draw(self, key: Array, z: Real[Array, ""]) -> Real[Array, ""]:
+        """0 or 1."""
+        return jax.random.bernoulli(key, self.mean(z)).astype(z.dtype)
 
     def largest_derivative(self, order: int, y: Outcomes) -> float | None:
         """The slope grows with the distance of a surprise. The second derivative tends to -1 there; the third is
@@ -57,7 +66,13 @@ def log_normal_cdf(z: Real[Array, "*rows"]) -> Real[Array, "*rows"]:
 
 
 def probit_regression(
-    X: Numbers | Rows, y: Numbers | None = None, prior_precision: Numbers = 1.0, temperature: Temperature = 1.0
+    X: Table,
+    y: Table = None,
+    prior_precision: Numbers = 1.0,
+    temperature: Temperature = 1.0,
+    *,
+    intercept: bool = False,
+    standardise: bool = False,
 ) -> Posterior:
     """Bayesian probit regression; a position is one coefficient for each column of `X`.
 
@@ -66,10 +81,15 @@ def probit_regression(
     chains. The log likelihood of a row has no bounded slope, so rules that need bounds need `tm.Taylor` as well.
 
     Args:
-        X: One line a row. Add a column of ones for an intercept. Or a dataset with `x` and `y`; see `tm.ingest`.
-        y: 0 or 1 for each row.
+        X: One line a row: an array, or a data frame, whose columns of labels become an indicator a level. Or a formula,
+            such as "late ~ distance + C(carrier)", and `y` is then the frame. Or a dataset with `x` and `y`, alone; see
+            `tm.ingest`.
+        y: 0 or 1 for each row, or the name of the frame's column that has them.
         prior_precision: Of the centred normal prior: one number, or one for each coefficient; 0 is flat.
         temperature: Divides the log likelihood.
+        intercept: Whether to put a column of ones first. Formulas have it unless they say `0 +`.
+        standardise: Whether to bring columns to mean 0 and standard deviation 1. The prior is then about those columns;
+            draws are reported for the columns as they came.
 
     Returns:
         The posterior of the coefficients.
@@ -79,6 +99,6 @@ def probit_regression(
         >>> probit_regression(X, [1, 0, 1]).num_rows
         3
     """
-    columns = regression_columns(X, y)
-    check_binary(columns["y"])
-    return regression(ProbitLink(), columns, prior_precision, temperature)
+    rows = regressors(X, y, intercept=intercept, standardise=standardise)
+    check_binary(rows.columns["y"], rows.outcome)
+    return regression(ProbitLink(), rows, prior_precision, temperature)

@@ -32,6 +32,18 @@ class SoftplusLink(Link):
         """Log likelihood of the count `y` at linear predictor `z`, without the constant `log(y!)`."""
         return y * log_softplus(z) - jax.nn.softplus(z)
 
+    def mean(self, z: Real[Array, "*rows"]) -> Real[Array, "*rows"]:
+        """Expected counts."""
+        return jax.nn.softplus(z)
+
+    def draw(self, key: Array, z: Real[Array, ""]) -> Real[Array, ""]:
+        """A count."""
+        return jax.random.poisson(key, self.mean(z)).astype(z.dtype)
+
+    def left_out(self, y: Outcomes) -> Outcomes:
+        """`-log(y!)`."""
+        return minus_log_factorial(y)
+
     def largest_derivative(self, order: int, y: Outcomes) -> Outcomes:
         """Both terms at their largest.
 
@@ -43,6 +55,18 @@ class SoftplusLink(Link):
             return np.maximum(y, 1)
         mean, log_mean = ((0.25, 0.168), (math.sqrt(3) / 18, 0.061))[order - 2]
         return mean + log_mean * y
+
+
+def minus_log_factorial(y: Outcomes) -> Outcomes:
+    """Of counts, on the host.
+
+    Example:
+        >>> minus_log_factorial(np.asarray([0.0, 3.0])).round(3).tolist()
+        [0.0, -1.792]
+    """
+    from scipy.special import gammaln
+
+    return -gammaln(np.asarray(y, float) + 1) + 0.0
 
 
 def log_softplus(z: Real[Array, "*rows"]) -> Real[Array, "*rows"]:

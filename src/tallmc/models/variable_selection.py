@@ -7,12 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Real
 
+from tallmc.frames import Table
 from tallmc.models.columns import Numbers, check_binary, positive_number
 from tallmc.models.logistic_regression import LogisticLink
-from tallmc.models.regression import regression_columns, regression_rows
+from tallmc.models.regression import COLUMN, regressors, rows_of
 from tallmc.numerics.arithmetic import ordered_sum, rounded
 from tallmc.numerics.flat import as_device_array
-from tallmc.posterior import Posterior, Rows
+from tallmc.posterior import Labels, Posterior, Rows
 from tallmc.posterior.at_zero import at_zero
 from tallmc.posterior.linear_predictor import Link, SelectedPredictor, selected
 
@@ -60,8 +61,8 @@ class SelectionPrior(eqx.Module):
 
 
 def variable_selection(
-    X: Numbers | Rows,
-    y: Numbers | None,
+    X: Table,
+    y: Table,
     size_penalty: Numbers,
     *,
     floor: float | None = None,
@@ -84,8 +85,9 @@ def variable_selection(
     proper, and what it says of small models depends on the floor.
 
     Args:
-        X: One line a row. Or a dataset with `x` and `y`.
-        y: For each row: 0 or 1, or what `link` takes. None with a dataset.
+        X: One line a row: an array, or a data frame. Or a formula, and `y` is then the frame. Or a dataset with `x` and
+            `y`, and `y` is then None.
+        y: For each row: 0 or 1, or what `link` takes; or the name of the frame's column that has it.
         size_penalty: The paper's lambda: a further column costs a factor of that. Far below one for small models (the
             paper has 1e-10). The scale's integral leaves a factor of a half for each column, which lambda has absorbed.
         floor: What the sum of absolute coefficients counts as at least; None where the rows rule zero out.
@@ -102,18 +104,21 @@ def variable_selection(
         >>> variable_selection(X, y, size_penalty=0.01).num_rows
         1000
     """
-    columns = regression_columns(X, y)
+    found = regressors(X, y)
+    columns = found.columns
     if link is None:
         link = LogisticLink()
     if link.binary:
-        check_binary(columns["y"])
+        check_binary(columns["y"], found.outcome)
     penalty = float(positive_number("size_penalty", size_penalty))
-    rows = regression_rows(columns)
+    rows = rows_of(columns)
     if floor is None:
         _refuse_zero(link, rows, penalty, float(temperature))
     least = _TINY_FLOOR if floor is None else float(positive_number("floor", floor))
     prior = SelectionPrior.of(columns["x"].shape[1], penalty, least)
-    return Posterior(SelectedPredictor(link), rows, prior, temperature)
+    axes = {"beta": (COLUMN,), "gamma": (COLUMN,)}
+    labels = None if found.names is None else Labels(axes, {COLUMN: tuple(found.names)})
+    return Posterior(SelectedPredictor(link), rows, prior, temperature, labels=labels, design=found.design)
 
 
 def _refuse_zero(link: Link, rows: Rows, size_penalty: float, temperature: float) -> None:

@@ -229,3 +229,13 @@ def uniforms_from(key: Array, start: Int[Array, ""], shape: Sequence[int], dtype
     if jnp.finfo(dtype).bits < 64:
         return ((high ^ low) >> jnp.uint32(8)).astype(dtype) * 2.0**-24
     return ((high >> jnp.uint32(5)).astype(dtype) * 2.0**26 + (low >> jnp.uint32(6)).astype(dtype)) * 2.0**-53
+
+
+def told(key: int | Array) -> str | int:
+    """A key as a reader can type it in again.
+
+    Example:
+        >>> told(3), told(as_key(3))
+        (3, '[0, 3]')
+    """
+    return int(key) if isinstance(key, int | np.integer) else str(jax.random.key_data(as_key(key)).tolist())

@@ -39,6 +39,23 @@ class Link(eqx.Module):
     def __call__(self, z: Real[Array, "*rows"], y: Real[Array, "*rows"]) -> Real[Array, "*rows"]:
         """Log likelihood of outcome `y` at linear predictor `z`, element by element."""
 
+    def mean(self, z: Real[Array, "*rows"]) -> Real[Array, "*rows"]:
+        """The expected outcome at linear predictor `z`."""
+        del z
+        raise ValueError(f"{type(self).__name__} does not say what outcome to expect; pass function(position, row)")
+
+    def draw(self, key: Array, z: Real[Array, ""]) -> Real[Array, ""]:
+        """An outcome drawn at linear predictor `z`."""
+        del key, z
+        raise ValueError(
+            f"{type(self).__name__} does not say how to draw an outcome; pass function(key, position, row)"
+        )
+
+    def left_out(self, y: Outcomes) -> Outcomes | float:
+        """What `__call__` leaves out of the log likelihood, which does not depend on `z`; asked on the host."""
+        del y
+        return 0.0
+
     def largest_derivative(self, order: int, y: Outcomes) -> Outcomes | float | None:
         """At least the largest absolute `order`-th derivative at any `z` (order 1, 2 or 3); None if there is none.
 

@@ -10,8 +10,10 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, PyTree, Real
 
+from tallmc.frames.design import Design, Rescaling
 from tallmc.numerics.flat import as_device_array, as_position, as_real
 from tallmc.numerics.schedule import Redesigned, Schedule
+from tallmc.posterior.labels import Coords, Dims, Labels
 from tallmc.posterior.model import PlainModel
 from tallmc.posterior.passes import log_likelihood_sum
 from tallmc.posterior.rows import Rows, RowsInMemory
@@ -49,6 +51,12 @@ class Posterior(eqx.Module):
         transforms: Limits of parameters, such as `{"sd": tm.transforms.positive}`: shaped like a position, None or
             nothing where there is no limit; one for a whole part of the position holds for every array in it. Both
             functions, `init` and draws are then on the natural scale, and chains move on one without limits.
+        dims: Names for the axes of a position's arrays, such as `{"effect": ["school"]}`; for a position that is one
+            array the list alone.
+        coords: Names for the places along an axis, such as `{"school": ["A", "B"]}`. Summaries, reports and ArviZ use
+            both.
+        labels: What the ready models pass in place of `dims` and `coords`.
+        design: What they remember of the frame that their rows came from.
 
     Attributes:
         model: What chains are asked about. With transforms it is a function of unconstrained numbers, and its prior
@@ -65,6 +73,8 @@ class Posterior(eqx.Module):
     model: PlainModel
     rows: Rows
     transforms: PyTree = None
+    labels: Labels | None = eqx.field(static=True, default=None)
+    design: Design | None = eqx.field(static=True, default=None)
 
     def __init__(
         self,
@@ -74,6 +84,11 @@ class Posterior(eqx.Module):
         temperature: Temperature = 1.0,
         bounds: Any = None,
         transforms: PyTree = None,
+        dims: Dims | None = None,
+        coords: Coords | None = None,
+        *,
+        labels: Labels | None = None,
+        design: Design | None = None,
     ):
         _check_functions(log_likelihood, data, log_prior)
         if check_transforms(transforms):
@@ -81,6 +96,8 @@ class Posterior(eqx.Module):
             self.transforms = transforms
             log_likelihood = UnconstrainedLikelihood(log_likelihood, transforms)
             log_prior = UnconstrainedPrior(log_prior, transforms)
+        self.labels = Labels.given(dims, coords) if labels is None else labels
+        self.design = design
         self.rows = data if isinstance(data, Rows) else RowsInMemory(data)
         schedule = temperature if isinstance(temperature, Schedule) else None
         last = _checked_corners(schedule)[-1] if schedule is not None else temperature
@@ -103,9 +120,8 @@ class Posterior(eqx.Module):
     def at_temperature(self, temperature: Temperature) -> "Posterior":
         """The same posterior at another temperature, which may be a traced number, or a schedule."""
         # With the very same rows, for they may be on an accelerator already.
-        return Posterior(
-            self.log_likelihood, self.rows, self.log_prior, temperature, self.bounds, transforms=self.transforms
-        )
+        same: Any = {"transforms": self.transforms, "labels": self.labels, "design": self.design}
+        return Posterior(self.log_likelihood, self.rows, self.log_prior, temperature, self.bounds, **same)
 
     @property
     def natural(self) -> "Posterior":
@@ -117,9 +133,22 @@ class Posterior(eqx.Module):
     @property
     def unconstrained(self) -> "Posterior":
         """The same as a posterior of unconstrained numbers, which chains move: its prior has the Jacobian."""
-        if self.transforms is None:
+        if self.transforms is None and self._rescaling is None:
             return self
         return Posterior(self.model.log_likelihood, self.rows, self.model.log_prior, self._heat, self.bounds)
+
+    @property
+    def moves_elsewhere(self) -> bool:
+        """Whether chains move on another scale than the one that positions are given and reported on."""
+        return self.transforms is not None or self._rescaling is not None
+
+    @property
+    def _rescaling(self) -> Rescaling | None:
+        return None if self.design is None else self.design.rescaling
+
+    def _inward(self, position: PyTree) -> PyTree:
+        """From coefficients of the columns as they came to those of standardised columns, if they were."""
+        return position if self._rescaling is None else self._rescaling.inward(position)
 
     def unconstrain(self, position: PyTree) -> PyTree:
         """A position on the natural scale as unconstrained numbers; the same if there are no transforms.
@@ -132,27 +161,33 @@ class Posterior(eqx.Module):
             >>> posterior.unconstrain({"rate": 1.0}), posterior.constrain({"rate": 0.0})
             ({'rate': Array(0., dtype=float32)}, {'rate': Array(1., dtype=float32)})
         """
+        if self._rescaling is not None:
+            return self._rescaling.inward(_as_real(_as_position(position)))
         if self.transforms is None:
             return position
         return unconstrained_position(self.transforms, jax.tree.map(_as_real, position))
 
     def constrain(self, position: PyTree) -> PyTree:
         """A position of unconstrained numbers on the natural scale; the same if there are no transforms."""
+        if self._rescaling is not None:
+            return self._rescaling.outward(_as_real(_as_position(position)))
         if self.transforms is None:
             return position
         return constrained_position(self.transforms, jax.tree.map(_as_real, position))
 
     def constrain_draws(self, draws: PyTree) -> PyTree:
         """Draws of unconstrained numbers as chains made them, leaves (chain, draw, ...), on the natural scale."""
+        if self._rescaling is not None:
+            return self._rescaling.outward(np.asarray(draws, float)).astype(draws.dtype)
         return draws if self.transforms is None else constrained_draws(self.transforms, draws)
 
     def log_likelihoods(self, position: PyTree, rows: PyTree) -> Real[Array, " rows"]:
-        """Log likelihood of each of a batch of rows, before temperature."""
-        return self.natural.model.log_likelihoods(position, rows)
+        """Log likelihood of each of a batch of rows, before temperature; rows as in `data`."""
+        return self.natural.model.log_likelihoods(self._inward(position), rows)
 
     def log_ratios(self, position: PyTree, proposed: PyTree, rows: PyTree) -> Real[Array, " rows"]:
         """Each row's evidence for `proposed` against `position`, tempered."""
-        return self.natural.model.log_ratios(position, proposed, rows)
+        return self.natural.model.log_ratios(self._inward(position), self._inward(proposed), rows)
 
     def log_density(self, position: PyTree, rows: PyTree = None) -> Real[Array, ""]:
         """Unnormalised log density.
@@ -166,7 +201,7 @@ class Posterior(eqx.Module):
             position: Where, on the natural scale.
             rows: If given, as if these were all the data there is.
         """
-        position = jax.tree.map(_as_position if self.transforms is None else _as_real, position)
+        position = self._inward(jax.tree.map(_as_position if self.transforms is None else _as_real, position))
         if self.transforms is not None:
             inside, density = contains(self.transforms, position), self.natural.log_density(position, rows)
             return jnp.where(inside, density, -jnp.inf)

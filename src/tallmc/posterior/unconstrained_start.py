@@ -21,8 +21,12 @@ def unconstrained_start(
         name: What the caller calls it.
         real_only: Whether whole numbers are meant as real ones.
     """
-    if init is None or posterior.transforms is None:
+    if init is None or not posterior.moves_elsewhere:
         return init
+    if posterior.transforms is None:  # standardised columns: every coefficient is allowed, on either scale
+        positions = checks.one_position_per_chain(posterior.unconstrained, init, num_chains, name, real_only=real_only)
+        given = np.shape(init)
+        return np.asarray(posterior.unconstrain(positions if given == positions.shape else positions[0]))
     positions = checks.one_position_per_chain(posterior.natural, init, num_chains, name, real_only=real_only)
     given = [np.shape(leaf) for leaf in jax.tree.leaves(init)]
     alike = given != [leaf.shape for leaf in jax.tree.leaves(positions)]

@@ -12,7 +12,7 @@ from tallmc.posterior import PlainModel, Posterior
 from tallmc.run import fingerprints
 from tallmc.run.encoding import Encoder
 from tallmc.run.result import Run
-from tallmc.run.saving import without_rows
+from tallmc.run.saving import SET_UP, without_rows
 from tallmc.run.session import Session
 from tallmc.run.stored import Stored, generations, is_store
 
@@ -70,8 +70,7 @@ def run_of(stored: Stored, posterior: Posterior | None, kernel: Any = None) -> R
     if posterior is not None:
         _check_alike(old, posterior)
     result = stored.checkpoint.decode("result") or {}
-    names = ("setup_rows", "choices", "known_doubts", "unless_mixed")
-    fields = {name: stored.setup.decode(name, functions) for name in names}
+    fields = {name: stored.setup.decode(name, functions) for name in SET_UP}
     fields |= {"seconds": float(stored.checkpoint.archive.about["seconds"]), "interrupted": not result, **result}
     return Run.on_disk(
         stored,
@@ -128,3 +127,5 @@ def _check_alike(old: Posterior, posterior: Posterior) -> None:
         raise ValueError(
             f"this posterior has transforms {posterior.transforms}; {old.transforms} were sampled with: pass the same"
         )
+    if (posterior.moves_elsewhere, old.moves_elsewhere) in ((True, False), (False, True)):
+        raise ValueError("this posterior and the sampled one are not standardised alike; make it as it was made then")

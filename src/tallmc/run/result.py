@@ -3,17 +3,20 @@
 import dataclasses
 import functools
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
-from jaxtyping import PyTree
+from jaxtyping import Array, PyTree
 
 from tallmc.console.progress import few
 from tallmc.feed import Feed
+from tallmc.frames import Table
 from tallmc.kernel import Kernel
 from tallmc.numerics.flat import as_numbers
 from tallmc.posterior import Posterior
+from tallmc.posterior.labels import named
 from tallmc.run import saving
 from tallmc.run.chain import Chain
 from tallmc.run.convergence import convergence_doubts
@@ -21,13 +24,17 @@ from tallmc.run.drive import Driven, drive
 from tallmc.run.drivers import Driver, pick_driver
 from tallmc.run.exchanges import Exchanges, stats_of_rungs
 from tallmc.run.late import Late, Later
+from tallmc.run.leave_out import loo
+from tallmc.run.predict import Prediction, log_density, log_likelihood, posterior_predictive, predict
 from tallmc.run.session import Session
 from tallmc.run.store import reopened
 from tallmc.run.stored import Stored
 from tallmc.run.summary import Summary, costs_of
-from tallmc.run.variables import Kept, named
+from tallmc.run.tree import datatree, posterior_group
+from tallmc.run.variables import Kept
 
 if TYPE_CHECKING:
+    import arviz_stats.utils
     import xarray
 
 
@@ -51,8 +58,9 @@ class Run:
         audit: Decisions checked on all rows, if that was done.
         timing: Seconds of the call that gave the run, by phase: reading, mode, expansion, pilot, compiling, warmup,
             sampling, audit, and total.
-        unconstrained: The same draws as the chains made them, if there are transforms.
+        unconstrained: The same draws as the chains made them, if there are transforms or standardised columns.
         stored: Draws on disk, from which samples and statistics are read when they are asked for; None in memory.
+        rng_key: The int or key that the caller gave, in words.
     """
 
     samples: PyTree = Late()  # noqa: RUF009  a field that is read late
@@ -70,6 +78,7 @@ class Run:
     timing: dict[str, float] = dataclasses.field(default_factory=dict)
     unconstrained: PyTree = Late(None)  # noqa: RUF009
     stored: Stored | None = None
+    rng_key: str | int | None = None
 
     @classmethod
     def collect(cls, done: Driven, *, posterior: Posterior, **others: Any) -> "Run":
@@ -110,7 +119,7 @@ class Run:
         if self.stored is None:
             return jax.tree.map(lambda leaf: leaf[chain, draw], self.unconstrained_samples)
         stored = self.stored
-        group = "posterior" if self.posterior.transforms is None else "unconstrained_posterior"
+        group = "unconstrained_posterior" if self.posterior.moves_elsewhere else "posterior"
         like = stored.setup.decode("position")
         found = [stored.picked(stored.column(group, name), chain, draw) for name in named(like)]
         return jax.tree.unflatten(jax.tree.structure(like), found)
@@ -274,28 +283,119 @@ class Run:
         """
         saving.save(path, self, with_rows=rows)
 
-    def to_datatree(self) -> "xarray.DataTree":
-        """The run as an ArviZ DataTree with groups `posterior` and `sample_stats`.
+    def predict(
+        self, rows: Table = None, function: Callable[..., Any] | None = None, *, num_draws: int | None = None
+    ) -> Prediction:
+        """What draws expect of rows, such as new ones.
 
-        Draws on disk stay there until they are asked for.
+        Args:
+            rows: A frame with the columns that the model was made from, whose labels become numbers by the recorded
+                levels; a matrix; or arrays as in the posterior's data. Left out: the rows that were sampled from.
+            function: `function(position, row)`, of which the draws are wanted. Left out: the mean outcome, by the link
+                of a ready regression.
+            num_draws: Draws to use, spread over all chains; left out, all, or fewer where rows are many.
+
+        Returns:
+            Draws for each row, with `.mean`, `.sd`, `.interval()` and `.summary()`.
+
+        Example:
+            >>> import tallmc as tm
+            >>> X, y, _ = tm.models.generate_logistic(num_rows=2000, num_columns=2)
+            >>> run = tm.sample(tm.models.logistic_regression(X, y), num_samples=200, progress=False)
+            >>> run.predict(X[:3])
+            <expected outcomes: 800 draws of 3 rows; .mean, .sd, .interval(), .summary(), .draws>
+            >>> run.posterior_predictive(X[:3]).draws.shape, run.log_likelihood({"x": X[:3], "y": y[:3]}).shape
+            ((800, 3), (4, 200, 3))
         """
-        if self.stored is not None:
-            from tallmc.run.lazy_tree import lazy_tree
+        return predict(self, rows, function, num_draws)
 
-            return lazy_tree(self.stored)
-        import arviz_base
+    def posterior_predictive(
+        self,
+        rows: Table = None,
+        rng_key: int | Array = 0,
+        *,
+        function: Callable[..., Any] | None = None,
+        num_draws: int | None = None,
+    ) -> Prediction:
+        """Outcomes drawn for rows, one for each draw of the posterior.
 
-        return arviz_base.from_dict({"posterior": named(self.samples), "sample_stats": dict(self.stats)})
+        Args:
+            rows: As for `predict`.
+            rng_key: Int or JAX key.
+            function: `function(key, position, row) -> outcome`; the ready regressions have their own.
+            num_draws: As for `predict`.
+        """
+        return posterior_predictive(self, rows, rng_key, function, num_draws)
+
+    def log_likelihood(self, rows: Table = None, *, num_draws: int | None = None) -> np.ndarray:
+        """The log likelihood of rows with their outcomes at each draw: an array (chain, draw, row).
+
+        The ready regressions' is that of the normalised density, with the terms that sampling leaves out.
+
+        Args:
+            rows: As for `predict`.
+            num_draws: As for `predict`.
+        """
+        return log_likelihood(self, rows, num_draws)
+
+    def log_density(self) -> np.ndarray:
+        """The unnormalised log density at each draw, (chain, draw): of the numbers that chains move, Jacobian included.
+
+        Reads all rows for each draw.
+        """
+        return log_density(self)
+
+    def loo(
+        self, num_rows: int = 1000, rng_key: int | Array = 0, *, num_draws: int | None = None
+    ) -> "arviz_stats.utils.ELPDData":
+        """Leave-one-out cross-validation of all rows, from importance sampling at some of them.
+
+        Every row gets an approximation by the mean and covariance of the draws; rows that are drawn without replacement
+        get Pareto smoothed importance sampling as well, and the difference of the two corrects the sum over all rows
+        (Magnusson et al., 2020).
+
+        Args:
+            num_rows: Rows to do by importance sampling. As many as there are: ordinary PSIS-LOO.
+            rng_key: Draws these rows. Models that are to be compared should have the same.
+            num_draws: As for `predict`.
+
+        Returns:
+            What `arviz_stats.loo_subsample` returns, for `arviz_stats.compare`: `elpd`, its `se` from having these rows
+            and not others, and `subsampling_se`, from having drawn so few rows and so few draws. `elpd_i` has the
+            approximation for rows that were not drawn.
+
+        Example:
+            >>> import tallmc as tm
+            >>> X, y, _ = tm.models.generate_logistic(num_rows=2000, num_columns=2)
+            >>> run = tm.sample(tm.models.logistic_regression(X, y), num_samples=200, progress=False)
+            >>> found = run.loo(num_rows=100)
+            >>> found.subsample_size, bool(found.subsampling_se < 0.1 * found.se)
+            (100, True)
+        """
+        return loo(self, num_rows, rng_key, num_draws)
+
+    def to_datatree(self, *, log_likelihood_rows: int = 0, rng_key: int | Array = 0) -> "xarray.DataTree":
+        """The run as an ArviZ DataTree.
+
+        It has the groups `posterior`, `sample_stats` (with the log density `lp` where that takes but a moment),
+        `observed_data` and `constant_data` (or a fingerprint of large data), and in its attributes versions, keys,
+        kernel, choices, timing, doubts and the audit.
+
+        Args:
+            log_likelihood_rows: Rows, drawn without replacement, whose log likelihood is added: `arviz_stats.loo` and
+                `compare` then speak of these rows alone. For all rows take `run.loo()`.
+            rng_key: Draws these rows.
+        """
+        return datatree(self, log_likelihood_rows, rng_key)
 
     @functools.cached_property
     def _table(self) -> Any:
-        import arviz_base
         from arviz_stats import summary as summarise  # pyright: ignore
 
         # ESS and R-hat need a few draws; a run cut short by Ctrl-C may have fewer.
         options = {"kind": "all" if self.num_draws >= 4 else "stats", "round_to": "none"}
         # Truth values have no quantiles: they count as 0 and 1 here, so that a mean is a share.
-        tree = arviz_base.from_dict({"posterior": jax.tree.map(as_numbers, named(self.samples))})
+        tree = posterior_group(dataclasses.replace(self, samples=jax.tree.map(as_numbers, self.samples)))
         with np.errstate(invalid="ignore", divide="ignore"):  # coordinates that never move have no R-hat
             return summarise(tree, ci_prob=0.9, ci_kind="eti", **options)  # pyright: ignore
 

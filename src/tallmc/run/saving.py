@@ -17,6 +17,7 @@ from tallmc.run.stored import INSIDE, LOCK, is_store
 from tallmc.run.variables import Kept
 
 _DRAWS_AT_A_TIME = 16_384
+SET_UP = ("setup_rows", "choices", "known_doubts", "unless_mixed", "rng_key")  # fields of a run that set-up gives it
 
 
 def save(path: str | os.PathLike[str], run: Any, *, with_rows: bool) -> None:
@@ -39,10 +40,7 @@ def save(path: str | os.PathLike[str], run: Any, *, with_rows: bool) -> None:
         store.context = lambda session: set_up_of(
             run.kernel,
             posterior if with_rows else without_rows(posterior),
-            setup_rows=run.setup_rows,
-            choices=run.choices,
-            known_doubts=run.known_doubts,
-            unless_mixed=run.unless_mixed,
+            **{name: getattr(run, name) for name in SET_UP},
         )
         store.expected = run.num_draws
         try:

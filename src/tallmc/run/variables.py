@@ -11,6 +11,7 @@ from jaxtyping import PyTree
 from tallmc.feed import Drawn
 from tallmc.kernel_parts import rule_feeds, rule_needs
 from tallmc.posterior import Posterior
+from tallmc.posterior.labels import named
 from tallmc.run import files
 from tallmc.run.records import Draw
 from tallmc.run.session import Session
@@ -60,7 +61,7 @@ class Kept(NamedTuple):
 
     Args:
         samples: On the natural scale.
-        unconstrained: As the chains made them, if there are transforms.
+        unconstrained: As the chains made them, if there are transforms or standardised columns.
         stats: One array a name.
     """
 
@@ -73,7 +74,7 @@ class Kept(NamedTuple):
         """Adds what follows from the draws of chains."""
         stats = {**draws.stats, "used_all_rows": used_all_rows(draws, session)}
         natural = posterior.constrain_draws(draws.position)
-        return cls(natural, None if posterior.transforms is None else draws.position, stats)
+        return cls(natural, draws.position if posterior.moves_elsewhere else None, stats)
 
     def named(self) -> dict[tuple[str, str], Any]:
         """Every array by its group and name."""
@@ -142,14 +143,6 @@ class LateStats(dict[str, np.ndarray]):
     def values(self) -> Any:
         """Arrays, read one after the other."""
         return (self[name] for name in self.keys())
-
-
-def named(samples: PyTree) -> dict[str, Any]:
-    """One variable a leaf, named by its path."""
-    paths = jax.tree.leaves_with_path(samples)
-    if len(paths) == 1 and not paths[0][0]:
-        return {"position": paths[0][1]}
-    return {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in paths}
 
 
 def used_all_rows(draws: Draw, session: Session) -> np.ndarray:

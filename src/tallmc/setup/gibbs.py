@@ -10,7 +10,7 @@ from tallmc.acceptance.contract import AcceptanceRule
 from tallmc.fields import FieldFeed, RandomSweep, Shape, SiteUpdates, Sweep, shape_of
 from tallmc.fields.barker import check_rule
 from tallmc.models.random_field import LogFactor
-from tallmc.numerics.keys import as_key, split_on_host, unstacked, word_on_host
+from tallmc.numerics.keys import as_key, split_on_host, told, unstacked, word_on_host
 from tallmc.posterior import Model, Posterior
 from tallmc.run.chain import Problem
 from tallmc.run.drive import drive
@@ -101,7 +101,7 @@ def gibbs(
             run = gone_on(keeper, keeper.stored, None, int(num_samples), driver, timing, progress=progress)
             return concluded(run, timing, keeper, automatic=False, progress=progress)
         session, stage = _begun(field, log_factor, timing, driver, **settings)
-        set_up = {"setup_rows": 0, "choices": (), "known_doubts": (), "unless_mixed": ()}
+        set_up = {"setup_rows": 0, "choices": (), "known_doubts": (), "unless_mixed": (), "rng_key": told(rng_key)}
         if keeper is not None:
             keeper.expected = int(num_samples)
             keeper.context = lambda session: set_up_of(session.kernel, without_rows(field), **set_up)

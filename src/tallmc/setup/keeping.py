@@ -13,6 +13,7 @@ from tallmc.run.drivers import Driver
 from tallmc.run.fingerprints import facts_of
 from tallmc.run.load import run_of, session_of
 from tallmc.run.result import Run
+from tallmc.run.saving import SET_UP
 from tallmc.run.store import Store, opened
 from tallmc.run.stored import Stored
 from tallmc.run.timing import Timing
@@ -95,5 +96,5 @@ def gone_on(
     ahead = stored.checkpoint.decode("ahead")
     lacking = num_samples - stored.num_draws
     done = drive(driver, session, stage, lacking, timing, show=progress, sink=store, ahead=ahead)
-    others = {name: getattr(run, name) for name in ("kernel", "setup_rows", "choices", "known_doubts", "unless_mixed")}
+    others = {name: getattr(run, name) for name in ("kernel", *SET_UP)}
     return kept(done, store, posterior, **others)

@@ -12,7 +12,7 @@ from tallmc.control_variates import Taylor
 from tallmc.diagnostics.audit_programs import audit_programs
 from tallmc.feed import Feed
 from tallmc.kernel import Kernel
-from tallmc.numerics.keys import as_key, folded_on_host, split_on_host, unstacked, word_on_host
+from tallmc.numerics.keys import as_key, folded_on_host, split_on_host, told, unstacked, word_on_host
 from tallmc.posterior import Posterior, checks
 from tallmc.posterior.unconstrained_start import unconstrained_start
 from tallmc.run.chain import Problem
@@ -194,6 +194,8 @@ def sampled(
     check_parts(kernel, kinds, positions, model)
     redesigns = Redesigns(posterior.rows, num_warmup, folded_on_host(key_shuffle, 2))
     redesigns.check(kernel)
+    if given.labels is not None:
+        given.labels.check(given.constrain(jax.tree.map(lambda leaf: leaf[0], positions)))
     with timing.phase("reading"):
         typical, start_rows = checks.check_start(posterior, positions)
     check_precision(model, posterior.rows, kernel, jax.tree.map(lambda leaf: leaf[0], positions), typical)
@@ -246,6 +248,7 @@ def sampled(
             "choices": earlier.choices + start.choices + changes(session),
             "known_doubts": start.doubts,
             "unless_mixed": start.unless_mixed,
+            "rng_key": told(rng_key),
         }
 
     def changes(session: Session) -> tuple[str, ...]:

@@ -179,7 +179,7 @@ def _bounded(posterior: Posterior, kernel: Kernel, like: PyTree) -> Posterior:
 
 def unconstrained_expansion(posterior: Posterior, control_variate: Taylor | None) -> Taylor | None:
     """A control variate whose place, if it was given one, is that of unconstrained numbers."""
-    if posterior.transforms is None or not isinstance(control_variate, Taylor) or control_variate.at is None:
+    if not posterior.moves_elsewhere or not isinstance(control_variate, Taylor) or control_variate.at is None:
         return control_variate
     return Taylor(control_variate.order, unconstrained_start(posterior, control_variate.at, 1, "at"))
 
