@@ -21,6 +21,7 @@ from tallmc.transforms.positions import (
     constrained_draws,
     constrained_position,
     contains,
+    mapped_draws,
     unconstrained_position,
 )
 
@@ -49,6 +50,9 @@ class Posterior(eqx.Module):
         transforms: Limits of parameters, such as `{"sd": tm.transforms.positive}`: shaped like a position, None or
             nothing where there is no limit; one for a whole part of the position holds for every array in it. Both
             functions, `init` and draws are then on the natural scale, and chains move on one without limits.
+        start: A position where a search for the mode begins if a call is given no `init`.
+        derived: `derived(position) -> dict`: what else is wanted of each draw, under names of its own. Positions are
+            then dictionaries too, and `run.samples` has these among them.
 
     Attributes:
         model: What chains are asked about. With transforms it is a function of unconstrained numbers, and its prior
@@ -65,6 +69,8 @@ class Posterior(eqx.Module):
     model: PlainModel
     rows: Rows
     transforms: PyTree = None
+    start: PyTree = None
+    derived: Callable[[PyTree], dict[str, Any]] | None = None
 
     def __init__(
         self,
@@ -74,6 +80,8 @@ class Posterior(eqx.Module):
         temperature: Temperature = 1.0,
         bounds: Any = None,
         transforms: PyTree = None,
+        start: PyTree = None,
+        derived: Callable[[PyTree], dict[str, Any]] | None = None,
     ):
         _check_functions(log_likelihood, data, log_prior)
         if check_transforms(transforms):
@@ -81,6 +89,7 @@ class Posterior(eqx.Module):
             self.transforms = transforms
             log_likelihood = UnconstrainedLikelihood(log_likelihood, transforms)
             log_prior = UnconstrainedPrior(log_prior, transforms)
+        self.start, self.derived = start, derived
         self.rows = data if isinstance(data, Rows) else RowsInMemory(data)
         schedule = temperature if isinstance(temperature, Schedule) else None
         last = _checked_corners(schedule)[-1] if schedule is not None else temperature
@@ -103,23 +112,24 @@ class Posterior(eqx.Module):
     def at_temperature(self, temperature: Temperature) -> "Posterior":
         """The same posterior at another temperature, which may be a traced number, or a schedule."""
         # With the very same rows, for they may be on an accelerator already.
-        return Posterior(
-            self.log_likelihood, self.rows, self.log_prior, temperature, self.bounds, transforms=self.transforms
-        )
+        functions, others = (self.log_likelihood, self.rows, self.log_prior), (self.transforms, self.start, self.derived)
+        return Posterior(*functions, temperature, self.bounds, *others)
 
     @property
     def natural(self) -> "Posterior":
         """The same on the natural scale, without transforms: nothing stops a position beyond its limits."""
         if self.transforms is None:
             return self
-        return Posterior(self.log_likelihood, self.rows, self.log_prior, self._heat, self.bounds)
+        functions = self.log_likelihood, self.rows, self.log_prior
+        return Posterior(*functions, self._heat, self.bounds, start=self.start, derived=self.derived)
 
     @property
     def unconstrained(self) -> "Posterior":
         """The same as a posterior of unconstrained numbers, which chains move: its prior has the Jacobian."""
         if self.transforms is None:
             return self
-        return Posterior(self.model.log_likelihood, self.rows, self.model.log_prior, self._heat, self.bounds)
+        start = None if self.start is None else jax.tree.map(np.asarray, self.unconstrain(self.start))
+        return Posterior(self.model.log_likelihood, self.rows, self.model.log_prior, self._heat, self.bounds, start=start)
 
     def unconstrain(self, position: PyTree) -> PyTree:
         """A position on the natural scale as unconstrained numbers; the same if there are no transforms.
@@ -143,8 +153,9 @@ class Posterior(eqx.Module):
         return constrained_position(self.transforms, jax.tree.map(_as_real, position))
 
     def constrain_draws(self, draws: PyTree) -> PyTree:
-        """Draws of unconstrained numbers as chains made them, leaves (chain, draw, ...), on the natural scale."""
-        return draws if self.transforms is None else constrained_draws(self.transforms, draws)
+        """Draws as chains made them, leaves (chain, draw, ...), on the natural scale, and what is derived from them."""
+        natural = draws if self.transforms is None else constrained_draws(self.transforms, draws)
+        return natural if self.derived is None else {**natural, **mapped_draws(self.derived, natural)}
 
     def log_likelihoods(self, position: PyTree, rows: PyTree) -> Real[Array, " rows"]:
         """Log likelihood of each of a batch of rows, before temperature."""

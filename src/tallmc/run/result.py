@@ -73,7 +73,7 @@ class Run:
         stats = {**done.draws.stats, "used_all_rows": _used_all_rows(done.draws, done.session)}
         return cls(
             samples=posterior.constrain_draws(done.draws.position),
-            unconstrained=None if posterior.transforms is None else done.draws.position,
+            unconstrained=None if posterior.transforms is posterior.derived is None else done.draws.position,
             posterior=posterior,
             stats=stats,
             seconds=done.seconds,
