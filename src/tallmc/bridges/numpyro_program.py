@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 from numpyro import handlers
-from numpyro.distributions.util import is_identically_one
 from numpyro.primitives import Messenger
 
 from tallmc.bridges.arguments import Rest
+from tallmc.bridges.numpyro_densities import log_prob_of
 from tallmc.numerics.promotion import promoting
 
 
@@ -80,19 +80,6 @@ class NumPyroProgram(eqx.Module):
             for name, site in sites.items()
             if site["type"] == "deterministic" and not self.of_plate(site)
         }
-
-
-def log_prob_of(site: Any, extra: float = 1.0) -> Array:
-    """Log density of a site, elementwise, as NumPyro's own `log_density` adds it up.
-
-    Args:
-        site: Of a trace.
-        extra: What its scale is to be divided by.
-    """
-    value, intermediates = site["value"], site["intermediates"]
-    log_prob = site["fn"].log_prob(value, intermediates) if intermediates else site["fn"].log_prob(value)
-    scale = 1.0 if site["scale"] is None else site["scale"] / extra
-    return log_prob if is_identically_one(scale) else scale * log_prob
 
 
 class RowLikelihood(eqx.Module):
