@@ -12,7 +12,6 @@ import pytensor
 import pytensor.tensor as pt
 from jaxtyping import Array, PyTree
 from pymc.model.transform.conditioning import remove_value_transforms
-from pymc.sampling.jax import get_jaxified_graph
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant
 from pytensor.graph.traversal import ancestors
@@ -21,6 +20,7 @@ from pytensor.tensor.basic import Alloc
 from tallmc.bridges import agreement
 from tallmc.bridges.agreement import Parts
 from tallmc.bridges.pymc_limits import limit_of
+from tallmc.bridges.pymc_to_jax import jax_function
 from tallmc.numerics.double_precision import as_double
 from tallmc.numerics.promotion import promoting
 from tallmc.posterior import Posterior
@@ -126,9 +126,8 @@ class _Graph(NamedTuple):
             swapped: Any = {self.columns[name]: one for name, one in ones.items()} | _lengths(self.model, self.num_rows)
             outputs = pytensor.clone_replace([_without_length(term) for term in outputs], replace=swapped, rebuild_strict=False)
             inputs += list(ones.values())
-        function = get_jaxified_graph(inputs=inputs, outputs=outputs) if outputs else _nothing
         columns = tuple(self.columns) if rows else ()
-        return PyMCFunction(function, tuple(self.values), columns, tuple(named if names is None else names))
+        return PyMCFunction(jax_function(inputs, outputs), tuple(self.values), columns, tuple(named if names is None else names))
 
 
 def posterior_of(model: Any) -> Posterior:
@@ -229,11 +228,6 @@ def _lengths(model: Any, num_rows: int) -> dict[Any, Any]:
     """Dimensions of the model that are as long as there are rows: one is their number now."""
     lengths = {length for length in model.dim_lengths.values() if isinstance(length, SharedVariable)}
     return {length: pt.constant(1, dtype=length.type.dtype) for length in lengths if int(length.get_value()) == num_rows}
-
-
-def _nothing(*values: Any) -> list[Any]:
-    del values
-    return []
 
 
 def _limits(model: Any, graph: _Graph) -> tuple[dict[str, Transform], PyTree]:
