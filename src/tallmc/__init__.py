@@ -3,7 +3,7 @@
 from importlib.metadata import PackageNotFoundError as _NotInstalled
 from importlib.metadata import version as _version
 
-from tallmc import acceptance, bridges, compose, design, feed, models, optimise, proposals, transforms
+from tallmc import acceptance, bridges, compose, design, feed, models, optimise, proposals, sklearn, transforms
 from tallmc.acceptance import *  # noqa: F403  what a room names as its own is public: a new rule is exported once
 from tallmc.acceptance.normality import NormalityWarning
 from tallmc.bounds import RegionBounds, bounds_of
@@ -63,6 +63,7 @@ __all__ = [
     "optimise",
     "parallel_tempering",
     "sample",
+    "sklearn",
     "transforms",
 ]
 __all__ += acceptance.__all__
