@@ -59,8 +59,9 @@ class Arguments:
     @property
     def lengths(self) -> str:
         """How long the first axis of each array is, in words."""
-        arrays = [f"{name} has {leaf.shape[0]}" for name, leaf in zip(self.names, self.leaves, strict=True)
-                  if _is_array(leaf)]
+        arrays = [
+            f"{name} has {leaf.shape[0]}" for name, leaf in zip(self.names, self.leaves, strict=True) if _is_array(leaf)
+        ]
         return ", ".join(arrays) if arrays else "there is no array among them"
 
     def apart(self, num_rows: int) -> tuple[dict[str, np.ndarray | Array], Rest]:
@@ -86,8 +87,10 @@ class Arguments:
             args, kwargs = jax.tree.unflatten(self.structure, leaves)
             found.append(function(*args, **kwargs))
 
-        shapes = [jax.ShapeDtypeStruct(leaf.shape, jax.dtypes.canonicalize_dtype(leaf.dtype))
-                  for leaf in (self.leaves[place] for place in places)]
+        shapes = [
+            jax.ShapeDtypeStruct(leaf.shape, jax.dtypes.canonicalize_dtype(leaf.dtype))
+            for leaf in (self.leaves[place] for place in places)
+        ]
         jax.eval_shape(run, *shapes)
         return found[0]
 
@@ -100,14 +103,18 @@ def _checked(name: str, leaf: Any) -> Any:
     """Arrays, and plain values that a compiled program can be told apart by."""
     if isinstance(leaf, np.ndarray | np.generic | jax.Array):
         if not (jnp.issubdtype(leaf.dtype, jnp.number) or jnp.issubdtype(leaf.dtype, jnp.bool)):
-            raise ValueError(f"argument {name} holds {leaf.dtype}, not numbers; encode it first, such as labels by "
-                             "numpy.unique(labels, return_inverse=True)[1]")
+            raise ValueError(
+                f"argument {name} holds {leaf.dtype}, not numbers; encode it first, such as labels by "
+                "numpy.unique(labels, return_inverse=True)[1]"
+            )
         return leaf if leaf.ndim else leaf.item()
     if _looks_like_a_table(leaf):
         raise ValueError(f"argument {name} is a {type(leaf).__name__}; pass an array, such as {name}.to_numpy()")
     if not isinstance(leaf, Hashable):
-        raise ValueError(f"argument {name} is a {type(leaf).__name__}, which is neither an array nor a plain value; "
-                         "pass arrays, numbers, strings or None")
+        raise ValueError(
+            f"argument {name} is a {type(leaf).__name__}, which is neither an array nor a plain value; "
+            "pass arrays, numbers, strings or None"
+        )
     return leaf
 
 

@@ -84,7 +84,8 @@ def as_blackjax(
     if not isinstance(kernel, Kernel):
         swapped = "; the arguments may be swapped" if isinstance(posterior, Kernel) else ""
         raise ValueError(
-            f"kernel must be a Kernel such as tm.MetropolisHastings(proposal, rule), not {type(kernel).__name__}{swapped}"
+            "kernel must be a Kernel such as tm.MetropolisHastings(proposal, rule), not "
+            f"{type(kernel).__name__}{swapped}"
         )
     if not isinstance(posterior, Posterior):
         raise ValueError(f"posterior must be a tm.Posterior, not {type(posterior).__name__}")
@@ -106,9 +107,7 @@ def as_blackjax(
     return Steps(begin, step)
 
 
-def _problem(
-    kernel: Kernel, given: Posterior, init: PyTree, control_variate: Taylor | None, seed: int
-) -> Problem:
+def _problem(kernel: Kernel, given: Posterior, init: PyTree, control_variate: Taylor | None, seed: int) -> Problem:
     posterior = given.unconstrained
     start = Start(posterior.model, kernel, None, 0)
     if control_variate is not None or needs_expansion(kernel):
@@ -117,7 +116,9 @@ def _problem(
         start = find_start(posterior, kernel, begin, expansion, 1, progress=False)
     prepared = kernel.prepared_for(start.model, 0)
     kinds = feed_kinds(prepared, start.feed)
-    source = make_feed(prepared, kinds, posterior.rows, start.model, start.weights or weights_of(start.controlled, kinds))
+    source = make_feed(
+        prepared, kinds, posterior.rows, start.model, start.weights or weights_of(start.controlled, kinds)
+    )
     return Problem(prepared.fed_by(source), start.model, source, source.arrange(posterior.rows, seed), np.int32(0))
 
 

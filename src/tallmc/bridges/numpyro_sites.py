@@ -88,7 +88,7 @@ def _described(traced: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Si
     for site in found.values():
         if site["type"] in ("param", "mutable"):
             raise ValueError(
-                f"numpyro.{site['type']}({site['name']!r}) is not a random variable; make it numpyro.sample with a prior"
+                f"numpyro.{site['type']}({site['name']!r}) is no random variable; make it numpyro.sample with a prior"
             )
     return Sites(
         tuple(_site(site) for site in found.values() if site["type"] == "sample"),
@@ -117,8 +117,8 @@ def plate_of_rows(known: Sites, arguments: Arguments) -> str:
     if not placed:
         names = ", ".join(site.name for site in observed)
         raise ValueError(
-            f"no plate found around {names}: write it as with numpyro.plate('rows', len(data)), which says that rows are "
-            "independent given the parameters (in a scan, or as one multivariate outcome, they are not)"
+            f"no plate found around {names}: write it as with numpyro.plate('rows', len(data)), which says that rows "
+            "are independent given the parameters (in a scan, or as one multivariate outcome, they are not)"
         )
     shared = frozenset.intersection(*(site.plates for site in placed))
     if not shared:
@@ -151,8 +151,8 @@ def _no_plate(
     if matching:
         plate = sorted(matching)[0]
         return (
-            f"site {crowded[plate]} is a parameter of each row of plate {plate} (no obs= there): tallmc reads few rows a "
-            "step, and cannot move so many; pass its data, or sum it out of the likelihood"
+            f"site {crowded[plate]} is a parameter of each row of plate {plate} (no obs= there): tallmc reads few rows "
+            "a step, and cannot move so many; pass its data, or sum it out of the likelihood"
         )
     sizes = ", ".join(f"{plate} is {known.sizes[plate]:,} long" for plate in sorted(shared))
     return (

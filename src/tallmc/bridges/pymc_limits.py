@@ -1,3 +1,4 @@
+# pyright: reportMissingImports=false
 """The limits of PyMC's variables, as transforms."""
 
 from typing import Any

@@ -20,7 +20,7 @@ def from_pymc(model: Any) -> Posterior:
         The posterior, for `tm.sample`.
     """
     try:
-        import pymc
+        import pymc  # pyright: ignore[reportMissingImports]
     except ImportError as error:
         raise ImportError("tm.from_pymc needs PyMC; pip install 'tallmc[pymc]'") from error
     if not isinstance(model, pymc.Model):

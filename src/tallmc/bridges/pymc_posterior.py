@@ -1,3 +1,4 @@
+# pyright: reportMissingImports=false
 """A PyMC model as a posterior: its graph with one row of data in place of all, turned into JAX."""
 
 from collections.abc import Callable, Sequence
@@ -7,7 +8,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pymc
 import pytensor
 import pytensor.tensor as pt
 from jaxtyping import Array, PyTree
@@ -124,10 +124,14 @@ class _Graph(NamedTuple):
         if rows:
             ones = {name: _one_long(variable) for name, variable in self.columns.items()}
             swapped: Any = {self.columns[name]: one for name, one in ones.items()} | _lengths(self.model, self.num_rows)
-            outputs = pytensor.clone_replace([_without_length(term) for term in outputs], replace=swapped, rebuild_strict=False)
+            outputs = pytensor.clone_replace(
+                [_without_length(term) for term in outputs], replace=swapped, rebuild_strict=False
+            )
             inputs += list(ones.values())
         columns = tuple(self.columns) if rows else ()
-        return PyMCFunction(jax_function(inputs, outputs), tuple(self.values), columns, tuple(named if names is None else names))
+        return PyMCFunction(
+            jax_function(inputs, outputs), tuple(self.values), columns, tuple(named if names is None else names)
+        )
 
 
 def posterior_of(model: Any) -> Posterior:
@@ -156,19 +160,24 @@ def _graph_of(model: Any) -> _Graph:
         raise ValueError("the model observes nothing; pass observed= to the variable that the data is of")
     for variable in model.free_RVs:
         if np.dtype(variable.dtype).kind != "f":
-            raise ValueError(f"{variable.name} is a discrete parameter, which has no gradient; sum it out, as with "
-                             "pymc.Mixture")
+            raise ValueError(
+                f"{variable.name} is a discrete parameter, which has no gradient; sum it out, as with pymc.Mixture"
+            )
     if not model.free_RVs:
         raise ValueError("the model has no parameters: every variable is observed")
     lengths = {variable.name: _length(model, variable) for variable in model.observed_RVs}
     num_rows = max(lengths.values())
     odd = [name for name, length in lengths.items() if length != num_rows]
     if odd:
-        raise ValueError(f"observed variables have different lengths ({_listed(lengths)}); sample from one of them at a time, or give "
-                         "all the same rows")
+        raise ValueError(
+            f"observed variables have different lengths ({_listed(lengths)}); sample from one of them at a time, "
+            "or give all the same rows"
+        )
     natural: Any = remove_value_transforms(model)
     values = {variable.name: natural.rvs_to_values[variable] for variable in natural.free_RVs}
-    named = {variable.name: natural.logp(vars=[variable], sum=False, jacobian=False)[0] for variable in natural.basic_RVs}
+    named = {
+        variable.name: natural.logp(vars=[variable], sum=False, jacobian=False)[0] for variable in natural.basic_RVs
+    }
     named |= {term.name: term for term in natural.replace_rvs_by_values(natural.potentials)}
     columns = _columns(list(named.values()), num_rows)
     variables = set(columns.values())
@@ -176,8 +185,9 @@ def _graph_of(model: Any) -> _Graph:
     for name in of_rows:
         if name in values:
             raise ValueError(f"the prior of {name} depends on the rows; work out what it takes from them beforehand")
-    return _Graph(natural, values, of_rows, {name: term for name, term in named.items() if name not in of_rows},
-                  columns, num_rows)
+    return _Graph(
+        natural, values, of_rows, {name: term for name, term in named.items() if name not in of_rows}, columns, num_rows
+    )
 
 
 def _length(model: Any, variable: Any) -> int:
@@ -227,7 +237,9 @@ def _without_length(term: Any) -> Any:
 def _lengths(model: Any, num_rows: int) -> dict[Any, Any]:
     """Dimensions of the model that are as long as there are rows: one is their number now."""
     lengths = {length for length in model.dim_lengths.values() if isinstance(length, SharedVariable)}
-    return {length: pt.constant(1, dtype=length.type.dtype) for length in lengths if int(length.get_value()) == num_rows}
+    return {
+        length: pt.constant(1, dtype=length.type.dtype) for length in lengths if int(length.get_value()) == num_rows
+    }
 
 
 def _limits(model: Any, graph: _Graph) -> tuple[dict[str, Transform], PyTree]:
@@ -264,8 +276,8 @@ def _check(graph: _Graph, of_row: PyMCFunction, others: PyMCFunction, rows: Any,
     if found is not None:
         raise ValueError(
             f"rows of {found.part} are not independent given the parameters: their log density is {found.whole:.6g} "
-            f"together, {found.apart:.6g} one by one. What is worked out from several rows (means, ranks, lags) must be "
-            "worked out before, and parameters must not be as many as rows"
+            f"together, {found.apart:.6g} one by one. What is worked out from several rows (means, ranks, lags) must "
+            "be worked out before, and parameters must not be as many as rows"
         )
 
 

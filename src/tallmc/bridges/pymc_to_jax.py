@@ -1,3 +1,4 @@
+# pyright: reportMissingImports=false
 """From a graph of PyTensor to a function of JAX, in a form of which bounds can be worked out."""
 
 from collections.abc import Callable, Sequence

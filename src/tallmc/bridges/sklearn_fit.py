@@ -36,10 +36,12 @@ class BayesianRegression(BaseEstimator):
         given: Any = self
         _check_settings(given)
         intercept = np.ones((len(X), 1 if given.fit_intercept else 0), X.dtype)
-        precision = np.concatenate([
-            _precisions("prior_precision", given.prior_precision, X.shape[1]),
-            _precisions("intercept_precision", given.intercept_precision, intercept.shape[1]),
-        ])
+        precision = np.concatenate(
+            [
+                _precisions("prior_precision", given.prior_precision, X.shape[1]),
+                _precisions("intercept_precision", given.intercept_precision, intercept.shape[1]),
+            ]
+        )
         posterior, size = _posterior(link, np.hstack([X, intercept]), y, precision), X.shape[1]
         self.run_ = sample(
             posterior,

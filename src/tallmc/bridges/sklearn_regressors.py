@@ -8,6 +8,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import RegressorTags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from tallmc.bridges.noise import noise_left
 from tallmc.bridges.sklearn_fit import BayesianRegression
 from tallmc.models.columns import positive_number
 from tallmc.models.linear_regression import NormalLink
@@ -15,8 +16,6 @@ from tallmc.models.log_link import LogLink
 from tallmc.models.robust_regression import StudentLink
 from tallmc.models.softplus_link import SoftplusLink
 from tallmc.posterior.linear_predictor import Link
-
-_LEAST_NOISE = 1e-3  # of the spread of y, where a fit leaves less: as many columns as rows leave nothing at all
 
 
 class _NumberRegression(RegressorMixin, BayesianRegression):
@@ -44,16 +43,9 @@ class _NumberRegression(RegressorMixin, BayesianRegression):
         return tags
 
 
-def _left_over(X: np.ndarray, y: np.ndarray, *, intercept: bool) -> np.ndarray:
+def _noise(X: np.ndarray, y: np.ndarray, *, intercept: bool, robust: bool = False) -> float:
     """What least squares leave of the outcomes."""
-    ones = np.ones((len(X), 1 if intercept else 0))
-    columns = np.hstack([np.asarray(X, float), ones])
-    return y - columns @ np.linalg.lstsq(columns, np.asarray(y, float), rcond=None)[0]
-
-
-def _at_least(scale: float, y: np.ndarray) -> float:
-    spread = float(np.std(y))
-    return max(scale, _LEAST_NOISE * spread) if spread > 0 else max(scale, 1.0)
+    return noise_left(np.hstack([X, np.ones((len(X), 1 if intercept else 0))]), y, robust=robust)
 
 
 def _scale(name: str, value: Any, estimated: float) -> Any:
@@ -121,9 +113,7 @@ class BayesianLinearRegression(_NumberRegression):
             y: One number a row.
         """
         X, y = self._columns(X, y)
-        left = _left_over(X, y, intercept=self.fit_intercept)
-        degrees = max(len(y) - X.shape[1] - bool(self.fit_intercept), 1)
-        noise = _scale("noise_sd", self.noise_sd, _at_least(float(np.sqrt(np.sum(left**2) / degrees)), y))
+        noise = _scale("noise_sd", self.noise_sd, _noise(X, y, intercept=self.fit_intercept))
         self.noise_sd_ = float(noise)
         self._fit(NormalLink(noise), X, y)
         return self
@@ -193,8 +183,7 @@ class BayesianRobustRegression(_NumberRegression):
             y: One number a row.
         """
         X, y = self._columns(X, y)
-        left = _left_over(X, y, intercept=self.fit_intercept)
-        scale = _scale("scale", self.scale, _at_least(1.4826 * float(np.median(np.abs(left))), y))
+        scale = _scale("scale", self.scale, _noise(X, y, intercept=self.fit_intercept, robust=True))
         self.scale_ = float(scale)
         self._fit(StudentLink(scale, positive_number("degrees_of_freedom", self.degrees_of_freedom)), X, y)
         return self
@@ -208,8 +197,8 @@ class BayesianRobustRegression(_NumberRegression):
                 2 degrees of freedom or fewer.
         """
         degrees = float(self.degrees_of_freedom)
-        noise = self.scale_**2 * degrees / (degrees - 2) if degrees > 2 else np.inf
-        return self._predicted(X, lambda z: z, lambda mean: noise, return_std)
+        spread = degrees / (degrees - 2) if degrees > 2 else np.inf
+        return self._predicted(X, lambda z: z, lambda mean: self.scale_**2 * spread, return_std)
 
 
 class BayesianPoissonRegression(_NumberRegression):

@@ -112,7 +112,10 @@ class Posterior(eqx.Module):
     def at_temperature(self, temperature: Temperature) -> "Posterior":
         """The same posterior at another temperature, which may be a traced number, or a schedule."""
         # With the very same rows, for they may be on an accelerator already.
-        functions, others = (self.log_likelihood, self.rows, self.log_prior), (self.transforms, self.start, self.derived)
+        functions, others = (
+            (self.log_likelihood, self.rows, self.log_prior),
+            (self.transforms, self.start, self.derived),
+        )
         return Posterior(*functions, temperature, self.bounds, *others)
 
     @property
@@ -129,7 +132,9 @@ class Posterior(eqx.Module):
         if self.transforms is None:
             return self
         start = None if self.start is None else jax.tree.map(np.asarray, self.unconstrain(self.start))
-        return Posterior(self.model.log_likelihood, self.rows, self.model.log_prior, self._heat, self.bounds, start=start)
+        return Posterior(
+            self.model.log_likelihood, self.rows, self.model.log_prior, self._heat, self.bounds, start=start
+        )
 
     def unconstrain(self, position: PyTree) -> PyTree:
         """A position on the natural scale as unconstrained numbers; the same if there are no transforms.
