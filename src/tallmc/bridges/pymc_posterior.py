@@ -259,16 +259,15 @@ def _check(graph: _Graph, of_row: PyMCFunction, others: PyMCFunction, rows: Any,
     def together(position: PyTree) -> Parts:
         return Parts(_summed(whole.parts(position)), _summed(others.parts(position)))
 
-    @jax.jit
     def apart(position: PyTree) -> Parts:
         each = jax.vmap(lambda row: _summed(of_row.parts(position, row)))(every)
         return Parts(jax.tree.map(lambda part: part.sum(0), each), _summed(others.parts(position)))
 
     try:
-        found = agreement.disagreement(positions, together, apart)
+        found = agreement.disagreement(positions, jax.jit(lambda position: (together(position), apart(position))))
+    except agreement.NowhereFiniteError:
+        raise
     except (TypeError, IndexError, NotImplementedError, ValueError) as error:
-        if str(error).startswith("the log density"):
-            raise
         raise ValueError(
             f"the model does not run on single rows ({type(error).__name__}: {' '.join(str(error).split())[:160]}); "
             "give every row its own outcome, and let nothing be as long as the rows but data"
