@@ -77,6 +77,17 @@ MAY_IMPORT = {
         "console",
         "numerics",
     },
+    "bridges": {
+        "setup",
+        "run",
+        "kernel",
+        "control_variates",
+        "models",
+        "posterior",
+        "transforms",
+        "numerics",
+    },
+    "sklearn": {"bridges"},
 }
 TOP = {"__init__", "__main__", "cli", "commands"}
 

@@ -3,10 +3,11 @@
 from importlib.metadata import PackageNotFoundError as _NotInstalled
 from importlib.metadata import version as _version
 
-from tallmc import acceptance, compose, design, disk, feed, models, optimise, proposals, transforms
+from tallmc import acceptance, bridges, compose, design, disk, feed, models, optimise, proposals, sklearn, transforms
 from tallmc.acceptance import *  # noqa: F403  what a room names as its own is public: a new rule is exported once
 from tallmc.acceptance.normality import NormalityWarning
 from tallmc.bounds import RegionBounds, bounds_of
+from tallmc.bridges import *  # noqa: F403
 from tallmc.compose import *  # noqa: F403
 from tallmc.control_variates import Taylor
 from tallmc.diagnostics.audit import Audit, audit
@@ -66,9 +67,11 @@ __all__ = [
     "parallel_tempering",
     "prior_predictive",
     "sample",
+    "sklearn",
     "transforms",
 ]
 __all__ += acceptance.__all__
+__all__ += bridges.__all__
 __all__ += compose.__all__
 __all__ += disk.__all__
 __all__ += feed.__all__

@@ -10,6 +10,7 @@ from rich.console import Console
 from typer.core import TyperGroup
 
 import tallmc
+from tallmc.commands.model_names import ModelName
 
 # Typer carries its own copy of Click or not, by version; what it raises for bad arguments is this in both cases.
 _UsageError: Any = typer.BadParameter.__base__
@@ -92,6 +93,52 @@ def demo(
         report=report,
     )
     run_demo(settings, _console())
+
+
+@app.command()
+def sample(
+    source: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="Rows: a .parquet, .csv or .npz file.")],
+    model: Annotated[ModelName, typer.Option(help="Which regression.")],
+    target: Annotated[str, typer.Option(help="Column of outcomes.")],
+    out: Annotated[Path, typer.Option(help="Folder to write the run to, for tm.load; such as run.zarr.")],
+    columns: Annotated[
+        str, typer.Option(help="Columns to use, with commas between.", show_default="all but the target")
+    ] = "",
+    intercept: Annotated[bool, typer.Option(help="Whether to add an intercept.")] = True,
+    prior_precision: Annotated[
+        float, typer.Option(min=0.0, help="Of the coefficients' normal prior; 0 is flat.")
+    ] = 1.0,
+    draws: Annotated[int, typer.Option(min=1, help="Draws of each chain.")] = 1_000,
+    warmup: Annotated[int, typer.Option(min=0, help="Draws before those, to tune the step size.")] = 1_000,
+    chains: Annotated[int, typer.Option(min=1, help="Independent chains.")] = 4,
+    seed: Annotated[int, typer.Option(min=0, help="Of the chains.")] = 0,
+    report: Annotated[
+        Path | None, typer.Option(help="Where to write the report.", show_default="beside the run")
+    ] = None,
+) -> None:
+    """Sample a regression from a file of rows.
+
+    Reads the columns, draws by tm.sample, writes the run, prints a summary and writes an HTML report.
+
+    Example: `tallmc sample flights.parquet --model logistic --target late --out run.zarr`
+    """
+    from tallmc.commands.sample import SampleSettings, run_sample
+
+    settings = SampleSettings(
+        source=source,
+        model=model,
+        target=target,
+        out=out,
+        columns=tuple(name.strip() for name in columns.split(",") if name.strip()),
+        intercept=intercept,
+        prior_precision=prior_precision,
+        draws=draws,
+        warmup=warmup,
+        chains=chains,
+        seed=seed,
+        report=report,
+    )
+    run_sample(settings, _console())
 
 
 @app.command()

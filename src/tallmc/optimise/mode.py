@@ -179,8 +179,10 @@ def search_mode(posterior: Posterior, start: PyTree, span: Span | None = None, *
     return renamed(result, problem.unravel(result.position.astype(problem.dtype)))
 
 
-def default_start(posterior: Posterior) -> np.ndarray:
-    """Zeros, one for each column of the only matrix in the data."""
+def default_start(posterior: Posterior) -> PyTree:
+    """The posterior's own; if it has none, zeros, one for each column of the only matrix in the data."""
+    if posterior.start is not None:
+        return posterior.start
     matrices = [leaf for leaf in jax.tree.leaves(posterior.rows.like) if len(leaf.shape) == 1]
     if len(matrices) != 1:
         raise ValueError("init is missing; pass a position to start from, such as init=jnp.zeros(num_coordinates)")

@@ -23,6 +23,7 @@ from tallmc.transforms.positions import (
     constrained_draws,
     constrained_position,
     contains,
+    mapped_draws,
     unconstrained_position,
 )
 
@@ -55,6 +56,9 @@ class Posterior(eqx.Module):
             array the list alone.
         coords: Names for the places along an axis, such as `{"school": ["A", "B"]}`. Summaries, reports and ArviZ use
             both.
+        start: A position where a search for the mode begins if a call is given no `init`.
+        derived: `derived(position) -> dict`: what else is wanted of each draw, under names of its own. Positions are
+            then dictionaries too, and `run.samples` has these among them.
         labels: What the ready models pass in place of `dims` and `coords`.
         design: What they remember of the frame that their rows came from.
 
@@ -75,6 +79,8 @@ class Posterior(eqx.Module):
     transforms: PyTree = None
     labels: Labels | None = eqx.field(static=True, default=None)
     design: Design | None = eqx.field(static=True, default=None)
+    start: PyTree = None
+    derived: Callable[[PyTree], dict[str, Any]] | None = None
 
     def __init__(
         self,
@@ -86,6 +92,8 @@ class Posterior(eqx.Module):
         transforms: PyTree = None,
         dims: Dims | None = None,
         coords: Coords | None = None,
+        start: PyTree = None,
+        derived: Callable[[PyTree], dict[str, Any]] | None = None,
         *,
         labels: Labels | None = None,
         design: Design | None = None,
@@ -98,6 +106,7 @@ class Posterior(eqx.Module):
             log_prior = UnconstrainedPrior(log_prior, transforms)
         self.labels = Labels.given(dims, coords) if labels is None else labels
         self.design = design
+        self.start, self.derived = start, derived
         self.rows = data if isinstance(data, Rows) else RowsInMemory(data)
         schedule = temperature if isinstance(temperature, Schedule) else None
         last = _checked_corners(schedule)[-1] if schedule is not None else temperature
@@ -120,27 +129,37 @@ class Posterior(eqx.Module):
     def at_temperature(self, temperature: Temperature) -> "Posterior":
         """The same posterior at another temperature, which may be a traced number, or a schedule."""
         # With the very same rows, for they may be on an accelerator already.
-        same: Any = {"transforms": self.transforms, "labels": self.labels, "design": self.design}
-        return Posterior(self.log_likelihood, self.rows, self.log_prior, temperature, self.bounds, **same)
+        functions = (self.log_likelihood, self.rows, self.log_prior)
+        same: Any = {name: getattr(self, name) for name in ("transforms", "start", "derived", "labels", "design")}
+        return Posterior(*functions, temperature, self.bounds, **same)
 
     @property
     def natural(self) -> "Posterior":
         """The same on the natural scale, without transforms: nothing stops a position beyond its limits."""
         if self.transforms is None:
             return self
-        return Posterior(self.log_likelihood, self.rows, self.log_prior, self._heat, self.bounds)
+        functions = self.log_likelihood, self.rows, self.log_prior
+        return Posterior(*functions, self._heat, self.bounds, start=self.start, derived=self.derived)
 
     @property
     def unconstrained(self) -> "Posterior":
         """The same as a posterior of unconstrained numbers, which chains move: its prior has the Jacobian."""
         if self.transforms is None and self._rescaling is None:
             return self
-        return Posterior(self.model.log_likelihood, self.rows, self.model.log_prior, self._heat, self.bounds)
+        start = None if self.start is None else jax.tree.map(np.asarray, self.unconstrain(self.start))
+        return Posterior(
+            self.model.log_likelihood, self.rows, self.model.log_prior, self._heat, self.bounds, start=start
+        )
 
     @property
     def moves_elsewhere(self) -> bool:
         """Whether chains move on another scale than the one that positions are given and reported on."""
         return self.transforms is not None or self._rescaling is not None
+
+    @property
+    def reports_otherwise(self) -> bool:
+        """Whether draws are shown otherwise than chains made them: on another scale, or with what follows from them."""
+        return self.moves_elsewhere or self.derived is not None
 
     @property
     def _rescaling(self) -> Rescaling | None:
@@ -176,10 +195,11 @@ class Posterior(eqx.Module):
         return constrained_position(self.transforms, jax.tree.map(_as_real, position))
 
     def constrain_draws(self, draws: PyTree) -> PyTree:
-        """Draws of unconstrained numbers as chains made them, leaves (chain, draw, ...), on the natural scale."""
+        """Draws as chains made them, leaves (chain, draw, ...), on the natural scale, and what is derived from them."""
         if self._rescaling is not None:
             return self._rescaling.outward(np.asarray(draws, float)).astype(draws.dtype)
-        return draws if self.transforms is None else constrained_draws(self.transforms, draws)
+        natural = draws if self.transforms is None else constrained_draws(self.transforms, draws)
+        return natural if self.derived is None else {**natural, **mapped_draws(self.derived, natural)}
 
     def log_likelihoods(self, position: PyTree, rows: PyTree) -> Real[Array, " rows"]:
         """Log likelihood of each of a batch of rows, before temperature; rows as in `data`."""

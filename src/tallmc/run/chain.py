@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Int, PyTree, UInt32
 
 from tallmc.feed import Feed
 from tallmc.feed.contract import begins_with_rows
-from tallmc.kernel import Kernel
+from tallmc.kernel import Info, Kernel
 from tallmc.numerics.gains import tuning_gain
 from tallmc.numerics.keys import transition_keys
 from tallmc.numerics.programs import program
@@ -135,6 +135,18 @@ def conclude_transition(problem: Problem, chain: Chain) -> tuple[Chain, Draw]:
         stats["temperature"] = problem.model.at_time(chain.finished).temperature
     chain = _begin(problem, chain._replace(finished=finished), rest, *transition_keys(chain.key, finished))
     return chain, Draw(kernel.position(rest), stats)
+
+
+@_at_full_precision
+def single_transition(problem: Problem, rest: PyTree, key: Array, time: Int[Array, ""]) -> tuple[PyTree, Info]:
+    """One whole transition of a chain at rest, before which it made `time`; nothing is tuned.
+
+    For whoever keeps chains by themselves, and a key for each transition; drivers do not wait for one to end.
+    """
+    waiting = Chain(key, time, jnp.uint32(0), None, None)
+    chain = _begin(problem, waiting, rest, *transition_keys(key, time))
+    chain, _, _ = observe_until_decided(problem, chain, jnp.int32(jnp.iinfo(jnp.int32).max))
+    return problem.kernel.settle(chain.state, jnp.zeros((), jnp.result_type(float)))
 
 
 def draw_like(problem: Problem, chain: Chain) -> Draw:

@@ -71,6 +71,8 @@ class Encoder:
             if not all(isinstance(key, str) for key in value):
                 raise ValueError(f"cannot save a dict with keys {list(value)}; name the parts of a position by strings")
             return {"dict": {key: self.encode(item) for key, item in value.items()}}
+        if isinstance(value, jax.tree_util.PyTreeDef):
+            return {"structure": self.encode(jax.tree.unflatten(value, range(value.num_leaves)))}
         if hasattr(value, "_fields") and isinstance(value, tuple):
             items = [self.encode(item) for item in value]
             return {"tuple_of": _name_of_class(value), "names": list(value._fields), "items": items}
@@ -130,6 +132,8 @@ class Decoder:
             return _rebuild(_class(code["class"]), {name: self.decode(part) for name, part in code["fields"].items()})
         if "scalar" in code:
             return self.read(code["scalar"])[()]
+        if "structure" in code:
+            return jax.tree.structure(self.decode(code["structure"]))
         if "tuple_of" in code:
             return _named_tuple(code["tuple_of"], code["names"], [self.decode(item) for item in code["items"]])
         if "enum" in code:

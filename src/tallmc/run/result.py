@@ -119,7 +119,7 @@ class Run:
         if self.stored is None:
             return jax.tree.map(lambda leaf: leaf[chain, draw], self.unconstrained_samples)
         stored = self.stored
-        group = "unconstrained_posterior" if self.posterior.moves_elsewhere else "posterior"
+        group = "unconstrained_posterior" if self.posterior.reports_otherwise else "posterior"
         like = stored.setup.decode("position")
         found = [stored.picked(stored.column(group, name), chain, draw) for name in named(like)]
         return jax.tree.unflatten(jax.tree.structure(like), found)

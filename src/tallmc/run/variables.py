@@ -61,7 +61,7 @@ class Kept(NamedTuple):
 
     Args:
         samples: On the natural scale.
-        unconstrained: As the chains made them, if there are transforms or standardised columns.
+        unconstrained: As the chains made them, if they are shown otherwise.
         stats: One array a name.
     """
 
@@ -74,7 +74,7 @@ class Kept(NamedTuple):
         """Adds what follows from the draws of chains."""
         stats = {**draws.stats, "used_all_rows": used_all_rows(draws, session)}
         natural = posterior.constrain_draws(draws.position)
-        return cls(natural, draws.position if posterior.moves_elsewhere else None, stats)
+        return cls(natural, draws.position if posterior.reports_otherwise else None, stats)
 
     def named(self) -> dict[tuple[str, str], Any]:
         """Every array by its group and name."""

@@ -261,7 +261,7 @@ def _refuse_endless(posterior: Posterior, start: PyTree, centre: PyTree) -> None
 
 def _guessed(posterior: Posterior, centre: PyTree) -> tuple[str, ...]:
     """What a position was taken to be; regressions that come with the library leave no doubt."""
-    if isinstance(posterior.log_likelihood, LinearPredictor):
+    if isinstance(posterior.log_likelihood, LinearPredictor) or posterior.start is not None:
         return ()
     size = flatten(centre)[0].size
     return (f"took a position for {size} numbers, one for each column of the data (if it is not, pass init)",)

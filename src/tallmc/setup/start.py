@@ -191,6 +191,11 @@ def _follows_rows(part: Part) -> str | None:
     return "tm.SGLD" if isinstance(part, MetropolisHastings) and isinstance(part.proposal, SGLD) else None
 
 
+def needs_expansion(kernel: Kernel) -> bool:
+    """Whether some part cannot do without an expansion."""
+    return _expansion_order(kernel) is not None
+
+
 def _expansion_order(kernel: Kernel) -> int | None:
     """The order that the parts of a kernel cannot do without."""
     orders = {}

@@ -41,4 +41,4 @@ def bounded_like(posterior: Posterior, controlled: Controlled) -> Posterior:
 def _with(posterior: Posterior, bounds: FromProgram | None) -> Posterior:
     # With the very same rows, for they may be on an accelerator already.
     heat = posterior.temperature if posterior.schedule is None else posterior.schedule
-    return Posterior(posterior.log_likelihood, posterior.rows, posterior.log_prior, heat, bounds)
+    return Posterior(posterior.log_likelihood, posterior.rows, posterior.log_prior, heat, bounds, start=posterior.start)

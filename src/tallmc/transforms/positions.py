@@ -1,5 +1,6 @@
 """Positions from one scale to the other: which transform belongs to which array, and whether a start keeps to it."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -58,6 +59,15 @@ def contains(transforms: PyTree, position: PyTree) -> Bool[Array, ""]:
 
 def constrained_draws(transforms: PyTree, draws: PyTree) -> PyTree:
     """Draws of unconstrained numbers, leaves (chain, draw, ...), on the natural scale; NumPy's in, NumPy's out."""
+    return _in_blocks(_constrained, transforms, draws)
+
+
+def mapped_draws(function: Callable[[PyTree], PyTree], draws: PyTree) -> PyTree:
+    """What a function of a position gives for each draw, leaves (chain, draw, ...); NumPy's in, NumPy's out."""
+    return _in_blocks(_mapped_to, function, draws)
+
+
+def _in_blocks(program_of: Callable[[Any, PyTree], PyTree], how: Any, draws: PyTree) -> PyTree:
     leaves = jax.tree.leaves(draws)
     if not leaves:
         return draws
@@ -69,7 +79,7 @@ def constrained_draws(transforms: PyTree, draws: PyTree) -> PyTree:
     for start in range(0, count, block):
         some = jax.tree.map(lambda leaf, start=start: leaf[start : start + block], flat)
         kept = min(block, count - start)
-        done = _constrained(transforms, jax.tree.map(lambda leaf, kept=kept: _padded(leaf, block - kept), some))
+        done = program_of(how, jax.tree.map(lambda leaf, kept=kept: _padded(leaf, block - kept), some))
         parts.append(jax.tree.map(lambda leaf, kept=kept: np.asarray(leaf)[:kept], done))
     return jax.tree.map(lambda *some: np.concatenate(some).reshape(*lead, *some[0].shape[1:]), *parts)
 
@@ -106,6 +116,11 @@ def unconstrained_position(transforms: PyTree, position: PyTree) -> PyTree:
 def constrained_position(transforms: PyTree, position: PyTree) -> PyTree:
     """`constrain`, compiled."""
     return constrain(transforms, position)
+
+
+@program
+def _mapped_to(function: Callable[[PyTree], PyTree], positions: PyTree) -> PyTree:
+    return jax.vmap(function)(positions)
 
 
 @program
