@@ -43,8 +43,8 @@ def run(arguments: Sequence[str] = ()) -> Iterator[tuple[str, ...]]:
     doubts = "; ".join(str(one.message) for one in raised) or "none"
     yield (
         f"{options.groups * options.size:,} x {options.groups + 4}",
-        f"{seconds:.1f} s, {ours.ess.min():,.0f} effective draws ({rate:.3g}/s), {made.stats['rows'].mean():.3g} rows a "
-        f"step, {made.stats['accepted'].mean():.2f} accepted; doubts: {doubts}",
+        f"{seconds:.1f} s, {ours.ess.min():,.0f} effective draws ({rate:.3g}/s), {made.stats['rows'].mean():.3g} rows "
+        f"a step, {made.stats['accepted'].mean():.2f} accepted; doubts: {doubts}",
         f"{seconds_of_nuts:.0f} s, {theirs.ess.min():,.0f} effective draws ({rate_of_nuts:.3g}/s)",
         f"{rate / rate_of_nuts:.3g} x",
         f"{np.max(np.abs(ours.mean - theirs.mean) / theirs.sd):.3f}",

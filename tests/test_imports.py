@@ -15,6 +15,7 @@ MAY_IMPORT = {
     "frames": {"numerics"},
     "posterior": {"frames", "transforms", "numerics"},
     "bounds": {"posterior", "numerics"},
+    "disk": {"posterior", "console", "numerics"},
     "feed": {"posterior", "numerics"},
     "reported": {"posterior"},
     "kernel": {"reported", "feed", "posterior"},
