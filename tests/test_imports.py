@@ -15,6 +15,7 @@ MAY_IMPORT = {
     "posterior": {"transforms", "numerics"},
     "bounds": {"posterior", "numerics"},
     "feed": {"posterior", "numerics"},
+    "disk": {"posterior", "console", "numerics"},
     "reported": {"posterior"},
     "kernel": {"reported", "feed", "posterior"},
     "kernel_parts": {"kernel", "feed"},

@@ -65,6 +65,17 @@ class Rows(eqx.Module):
         order = np.random.default_rng(seed).permutation(self.num_rows)
         return self.in_order(np.concatenate([order, order[:repeated]]))
 
+    @property
+    def row_bytes(self) -> int:
+        """Of one row, as compiled code sees it."""
+        return sum(math.prod(leaf.shape) * np.dtype(leaf.dtype).itemsize for leaf in jax.tree.leaves(self.like))
+
+    def read_into(self, arrays: PyTree, start: int) -> None:
+        """Fills arrays with rows that follow each other, from `start` on."""
+        jax.tree.map(
+            lambda into, leaf: np.copyto(into, np.asarray(leaf[start : start + len(into)])), arrays, self.all()
+        )
+
     def one_each(self, dtype: np.dtype | type) -> Real[np.ndarray, " rows"]:
         """Room for one number a row, to be filled."""
         return aligned_empty((self.num_rows,), np.dtype(dtype))
@@ -85,7 +96,7 @@ class Rows(eqx.Module):
             return jax.block_until_ready(jax.tree.map(lambda array: jax.device_put(array, may_alias=True), arrays))
 
     def _must_fit(self) -> contextlib.AbstractContextManager[None]:
-        row = sum(math.prod(leaf.shape) * np.dtype(leaf.dtype).itemsize for leaf in jax.tree.leaves(self.like))
+        row = self.row_bytes
         return must_fit(
             f"the data ({self.num_rows:,} rows, {self.num_rows * row / 1e9:.2g} GB)",
             "pass fewer rows or narrower numbers, or sample on the CPU: with jax.default_device(jax.devices('cpu')[0])",
