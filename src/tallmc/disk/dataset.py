@@ -13,10 +13,12 @@ import numpy as np
 from jaxtyping import Int, PyTree, Real
 
 from tallmc.disk.manifest import Leaf, Manifest
+from tallmc.numerics.memory import limit_of_process
 from tallmc.numerics.scratch import on_disk
 from tallmc.posterior import Rows
 from tallmc.posterior.resident import default_device, resident
 
+_SHARE_OF_MEMORY = 0.5  # that rows may take before windows come in a stream. A judgement
 _READ_ONLY = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0)
 
 
@@ -87,6 +89,11 @@ class Dataset(Rows):
                 self.rings,
                 self.like,
             )
+
+    @property
+    def want_stream(self) -> bool:
+        """Whether they are more than the system can keep in its cache: every window would be a wait for the drive."""
+        return self.outgrow_device or self.num_rows * self.row_bytes > _SHARE_OF_MEMORY * limit_of_process()
 
     def read_into(self, arrays: PyTree, start: int) -> None:
         """Fills arrays with rows that follow each other, from `start` on: one read of each file, around the mapping."""

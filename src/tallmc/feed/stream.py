@@ -13,6 +13,7 @@ from tallmc.posterior.resident import aligned_empty, default_device
 
 # Bytes of a chunk: so many that a drive reads it as fast as anything, so few that an order of chunks is random.
 _CHUNK = 2**22
+_READERS = 4  # chunks that are asked for at the same time: a drive is idle between one answer and the next question
 _SMALL = 2**17  # bytes of a chunk up to which rows are gathered: a read of its own takes some 30 microseconds
 _FEWEST_CHUNKS = 1000  # where there are windows enough: as many as make fixed windows as good as fresh ones
 _NEVER = np.int32(2**31 - 1)
@@ -128,9 +129,14 @@ class Stream:
         size, like = self.batch_size, self.rows.like
         arrays = jax.tree.map(lambda one: aligned_empty((self.windows * size, *one.shape), np.dtype(one.dtype)), like)
         # Windows that follow each other in the ring are one read.
-        ends = np.flatnonzero(np.diff(which) != 1) + 1
-        for start, stop in zip([0, *ends.tolist()], [*ends.tolist(), self.windows], strict=True):
+        ends = [0, *(np.flatnonzero(np.diff(which) != 1) + 1).tolist(), self.windows]
+
+        def copy(number: int) -> None:
+            start, stop = ends[number], ends[number + 1]
             self._copy(arrays, start * size, int(which[start]) * size, (stop - start) * size)
+
+        with ThreadPoolExecutor(_READERS) as pool:
+            list(pool.map(copy, range(len(ends) - 1)))
         return arrays
 
     def _copy(self, arrays: PyTree, to: int, place: int, count: int) -> None:

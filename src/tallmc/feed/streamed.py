@@ -72,13 +72,18 @@ class StreamedFeed(Feed):
     def of(cls, rows: Rows, needs: Needs, model: Model) -> "StreamedFeed":
         """Windows of the size that is needed, in stages of some 32 MB."""
         del model
-        if rows.num_rows < _FEWEST_WINDOWS * needs.batch_size and not needs.every_row:
+        if not (cls.suits(rows, needs) or needs.every_row):
             raise ValueError(
                 f"{rows.num_rows:,} rows are {-(-rows.num_rows // needs.batch_size)} windows of {needs.batch_size}, "
                 "too few for a stream to be random enough; leave feed out, or take a smaller batch_size"
             )
         wanted = max(1, min(_STAGE // (rows.row_bytes * needs.batch_size), _MOST_WINDOWS))
         return cls(rows.num_rows, needs.batch_size, 1 << (wanted.bit_length() - 1), every_row=needs.every_row)
+
+    @classmethod
+    def suits(cls, rows: Rows, needs: Needs) -> bool:
+        """Whether there are windows enough for those of one shuffle to be as good as fresh ones."""
+        return rows.num_rows >= _FEWEST_WINDOWS * needs.batch_size
 
     def arrange(self, rows: Rows, seed: int, widest: int = 0) -> Staged:
         """Reads the first stage, and begins to read the second."""

@@ -15,10 +15,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, PyTree, Real
 
-from tallmc.numerics.memory import must_fit
+from tallmc.numerics.memory import limit_of_device, must_fit
 from tallmc.posterior.resident import aligned_empty, default_device, resident
 
 _ROWS_AT_A_TIME = 65_536
+# Of an accelerator's memory: the shuffled rows besides those of the passes would be twice as much, and are for windows;
+# chains, draws and what a pass takes want the rest. A judgement.
+_SHARE_OF_DEVICE = 0.4
 
 
 class Rows(eqx.Module):
@@ -69,6 +72,19 @@ class Rows(eqx.Module):
     def row_bytes(self) -> int:
         """Of one row, as compiled code sees it."""
         return sum(math.prod(leaf.shape) * np.dtype(leaf.dtype).itemsize for leaf in jax.tree.leaves(self.like))
+
+    @property
+    def outgrow_device(self) -> bool:
+        """Whether they take more than an accelerator has for them: they are then read piece by piece."""
+        device = default_device()
+        if device.platform == "cpu":
+            return False
+        return self.num_rows * self.row_bytes > _SHARE_OF_DEVICE * limit_of_device(device)
+
+    @property
+    def want_stream(self) -> bool:
+        """Whether windows that are picked here and there would be slower than a stream of all rows."""
+        return self.outgrow_device
 
     def read_into(self, arrays: PyTree, start: int) -> None:
         """Fills arrays with rows that follow each other, from `start` on."""
