@@ -22,7 +22,8 @@ def batches():
     generator = np.random.default_rng(0)
     for _ in range(count // 500_000):
         X = generator.standard_normal((500_000, 20), np.float32)
-        yield {"x": X, "y": X @ np.linspace(-1, 1, 20, dtype=np.float32) + generator.standard_normal(500_000, np.float32)}
+        y = X @ np.linspace(-1, 1, 20, dtype=np.float32) + generator.standard_normal(500_000, np.float32)
+        yield {"x": X, "y": y}
 path = tm.ingest(batches(), sys.argv[2], progress=False)
 posterior = tm.models.linear_regression(tm.open_dataset(path), noise_sd=1.0)
 run = tm.sample(posterior, num_samples=1000, progress=False)
