@@ -18,6 +18,8 @@ FREQUENCY = "tests/laws/test_acceptance_frequency.py::test_acceptance_frequency_
 WRONG, SUBSAMPLING = "tests/laws/test_wrong_decisions.py::", "tests/laws/test_subsampling.py::"
 TAYLOR, COMPOSE, MOMENTS = "tests/test_taylor.py::", "tests/test_compose.py::", "tests/test_moments.py::"
 GIBBS = "tests/test_gibbs.py::"
+DISK = "tests/test_disk.py::"
+STREAM = "tests/test_streamed.py::"
 WHOLE, TEMPERING = "tests/test_whole_call.py::", "tests/test_tempering.py::"
 STIEFEL, ICA = "tests/test_stiefel_walk.py::", "tests/test_ica.py::"
 JUMPS, SELECTION = "tests/laws/test_reversible_jump.py::", "tests/test_variable_selection.py::"
@@ -571,5 +573,24 @@ MUTANTS = {
         "* energies[..., 1:]",
         "* energies[..., :-1]",
         (TEMPERING + "test_stepping_stones_on_independent_draws",),
+    ),
+    # Data on disk.
+    "a test along a stream meets windows again in the next epoch": Mutant(
+        "feed/streamed.py",
+        "count = jnp.where(cursor >= stage.gaps[place], 0, stage.counts[place])",
+        "count = stage.counts[place]",
+        (STREAM + "test_a_test_sees_every_row_once_wherever_it_begins[101-10-4-False]",),
+    ),
+    "the row of a block follows from how the block was drawn": Mutant(
+        "feed/alias.py",
+        "left = jnp.where(own, fraction / share, (fraction - share) / (1 - share))",
+        "left = fraction",
+        (DISK + "test_rows_are_drawn_by_weights_on_disk_as_often_as_they_weigh",),
+    ),
+    "what is not finite is ingested": Mutant(
+        "disk/layout.py",
+        "if np.isfinite(placed.sum()):",
+        "if placed.size:",
+        (DISK + "test_bad_tables_are_refused[nan]",),
     ),
 }

@@ -23,6 +23,8 @@ EXTRAS = {
     "bridges/pymc_models.py": "pymc",
     "bridges/pymc_posterior.py": "pymc",
     "bridges/pymc_to_jax.py": "pymc",
+    "disk/sources.py": "disk",
+    "disk/layout.py": "disk",
 }
 OF_AN_EXTRA_ALONE = re.compile(r"bridges/(sklearn|pymc)_(?!models)")  # only loaded by others, when they are called
 IMPORTED_AS = {"scikit_learn": {"sklearn"}, "pymc": {"pymc", "pytensor"}}  # PyMC is made of PyTensor

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 from rich.console import Console
 from typer.core import TyperGroup
@@ -174,6 +175,51 @@ def design(
     from tallmc.commands.design import DesignSettings, run_design
 
     run_design(DesignSettings(max_error=max_error, rows=rows, moves=moves, picture=picture), _console())
+
+
+@app.command()
+def ingest(
+    source: Annotated[str, typer.Argument(help="File, folder, pattern or URL: Parquet, CSV, Arrow, .npy or .npz.")],
+    path: Annotated[Path, typer.Argument(help="The folder to make.")],
+    column: Annotated[
+        list[str] | None,
+        typer.Option(help="A column of the matrix x; say it again for each.", show_default="all but the outcome"),
+    ] = None,
+    outcome: Annotated[str | None, typer.Option(help="The column that becomes y.", show_default="none")] = None,
+    one_hot: Annotated[
+        list[str] | None, typer.Option(help="A column of categories; say it again for each.", show_default="none")
+    ] = None,
+    standardise: Annotated[bool, typer.Option(help="Give columns of x mean 0 and standard deviation 1.")] = False,
+    intercept: Annotated[bool, typer.Option(help="Begin x with a column of ones.")] = False,
+    dtype: Annotated[
+        str | None, typer.Option(help="Of all numbers.", show_default="float32 for tables, arrays as they are")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the shuffle.")] = 0,
+    memory: Annotated[int, typer.Option(min=1, help="MiB that may be taken, roughly.")] = 256,
+    resume: Annotated[bool, typer.Option(help="Go on where an ingest was interrupted.")] = False,
+) -> None:
+    """Write rows in random order to a folder, from which they are sampled without fitting into memory.
+
+    In Python, tm.open_dataset(path) then takes the place of arrays. Rows are read once. Memory does not depend on how
+    many there are; the folder takes twice the space of its dataset while it is made.
+    """
+    try:
+        kind = None if dtype is None else np.dtype(dtype)
+    except TypeError as error:
+        raise ValueError(f"{dtype!r} is no kind of number; try float32 or float64") from error
+    tallmc.ingest(
+        source,
+        path,
+        columns=column or None,
+        outcome=outcome,
+        one_hot=one_hot or (),
+        standardise=standardise,
+        intercept=intercept,
+        dtype=kind,
+        seed=seed,
+        memory=memory * 2**20,
+        resume=resume,
+    )
 
 
 @app.command()

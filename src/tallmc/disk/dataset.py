@@ -13,9 +13,13 @@ import numpy as np
 from jaxtyping import Int, PyTree, Real
 
 from tallmc.disk.manifest import Leaf, Manifest
+from tallmc.numerics.memory import limit_of_process
 from tallmc.numerics.scratch import on_disk
 from tallmc.posterior import Rows
 from tallmc.posterior.resident import default_device, resident
+
+_SHARE_OF_MEMORY = 0.5  # that rows may take before windows come in a stream. A judgement
+_READ_ONLY = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0)
 
 
 class Dataset(Rows):
@@ -86,6 +90,32 @@ class Dataset(Rows):
                 self.like,
             )
 
+    @property
+    def want_stream(self) -> bool:
+        """Whether they are more than the system can keep in its cache: every window would be a wait for the drive."""
+        return self.outgrow_device or self.num_rows * self.row_bytes > _SHARE_OF_MEMORY * limit_of_process()
+
+    def read_into(self, arrays: PyTree, start: int) -> None:
+        """Fills arrays with rows that follow each other, from `start` on: one read of each file, around the mapping."""
+        wanted = [arrays] if self.manifest.bare else [arrays[leaf.name] for leaf in self.manifest.leaves]
+        for leaf, into in zip(self.manifest.leaves, wanted, strict=True):
+            if into.dtype.str != leaf.dtype:  # float64 where JAX has float32
+                np.copyto(into, self._array(leaf.name)[start : start + len(into)], casting="same_kind")
+                continue
+            descriptor = os.open(Path(self.folder) / leaf.file, _READ_ONLY)
+            try:
+                content, at = into.data.cast("B"), start * leaf.row_bytes
+                while len(content):
+                    done = os.preadv(descriptor, [content], at)
+                    if not done:
+                        raise OSError(f"{leaf.file} in {self.folder} ends too soon; it was changed while it was read")
+                    content, at = content[done:], at + done
+            finally:
+                os.close(descriptor)
+
+    def _array(self, name: str) -> np.ndarray:
+        return self.data if self.manifest.bare else self.data[name]
+
     def one_each(self, dtype: np.dtype | type) -> Real[np.ndarray, " rows"]:
         """In a file beside the rows: however many there are, it takes no memory that the system cannot have back."""
         return on_disk((self.num_rows,), dtype, self.folder)
@@ -154,7 +184,7 @@ def open_dataset(path: str | os.PathLike[str]) -> Dataset:
 
 def _mapped(path: Path, leaf: Leaf, manifest: Manifest, advice: int) -> np.ndarray:
     # Opened without following a link that may have been put there since the manifest was checked.
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+    descriptor = os.open(path, _READ_ONLY)
     try:
         memory = mmap.mmap(descriptor, (manifest.num_rows + manifest.repeated) * leaf.row_bytes, prot=mmap.PROT_READ)
     finally:

@@ -5,6 +5,7 @@ from tallmc.feed.contract import ALL_ROWS, Drawn, Feed, FeedKind, Needs, Window
 from tallmc.feed.in_memory import InMemoryFeed
 from tallmc.feed.indexed import IndexedFeed
 from tallmc.feed.several import SeveralFeeds, Source, Windows
+from tallmc.feed.streamed import StreamedFeed
 from tallmc.feed.weighted import RowWeights, WeightedFeed
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "RowWeights",
     "SeveralFeeds",
     "Source",
+    "StreamedFeed",
     "WeightedFeed",
     "Window",
     "Windows",

@@ -105,6 +105,8 @@ class Feed(eqx.Module):
     drawn: ClassVar[Drawn] = Drawn.EACH_ONCE
     shuffled: ClassVar[bool] = False
     """Whether `arrange` shuffles; feeds that agree in this can share what it lays out."""
+    streamed: ClassVar[bool] = False
+    """Whether a stage holds a part of the rows only, and others take its place while chains are in their tests."""
     looked_up: ClassVar[bool] = False
     """Whether rows are mere look-ups in tables, which no wide vectors make faster: see `run.drivers`."""
 

@@ -57,6 +57,11 @@ class SeveralFeeds(Feed):
     batch_size: int = eqx.field(static=True)
 
     def __init__(self, feeds: tuple[Feed, ...]):
+        if any(feed.streamed for feed in feeds):
+            raise ValueError(
+                "a stream feeds one rule; kernels made of kernels, and proposals that read rows, need rows that they "
+                "can choose: leave feed out"
+            )
         self.feeds = feeds
         self.num_rows = feeds[0].num_rows
         self.batch_size = max(feed.batch_size for feed in feeds)

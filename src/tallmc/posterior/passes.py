@@ -20,7 +20,7 @@ from tallmc.numerics.flat import as_position, flatten, is_real
 from tallmc.numerics.memory import must_fit
 from tallmc.numerics.permutation import NUM_KEYS, permuted
 from tallmc.numerics.programs import COMPILED_SOON, carried_over, program
-from tallmc.posterior import resident
+from tallmc.posterior import pieces, resident
 from tallmc.posterior.block_sums import derivative_sums
 from tallmc.posterior.model import Model
 from tallmc.posterior.rows import Rows
@@ -135,8 +135,13 @@ def log_ratio_blocks(
     model: Model, rows: Rows, position: PyTree, proposed: PyTree
 ) -> Iterator[Real[np.ndarray, "moves rows"]]:
     """The rows' log ratios of several moves, whose leaves have a leading axis of moves, block by block in float64."""
-    columns, num_rows = rows.on_device(), rows.num_rows
+    num_rows = rows.num_rows
     size = min(_MOVES_BLOCK, num_rows)
+    if rows.outgrow_device:
+        for columns, count in pieces.of(rows, 0, num_rows, length=size):
+            yield np.asarray(_log_ratios(model, position, proposed, columns, np.int32(0), size), float)[:, :count]
+        return
+    columns = rows.on_device()
     for start in range(0, num_rows, size):
         first = min(start, num_rows - size)
         values = np.asarray(_log_ratios(model, position, proposed, columns, np.int32(first), size), float)
@@ -156,6 +161,8 @@ def in_parts(
         beside: A number for each row, that blocks are to have as well: they are then pairs.
     """
     span = Span(0, rows.num_rows) if span is None else span
+    if rows.outgrow_device:
+        return _in_pieces(pass_, rows, span, beside)
     columns, num_rows, size, on_cpu = _where(rows, beside)
     words = np.zeros(NUM_KEYS, np.uint32) if span.order is None else span.order
     blocks = -(-span.num_rows // size)
@@ -179,9 +186,27 @@ def in_parts(
     return [np.sum(column, axis=0) for column in zip(*pairs, strict=True)]
 
 
+def _in_pieces(pass_: Callable[..., Any], rows: Rows, span: Span, beside: Array | None) -> Any:
+    """The same for rows that the device has no room for: they come piece by piece, one while the last is read."""
+    length = pieces.length_of(rows)
+    size, words = min(_LARGE_BLOCK, length), np.zeros(NUM_KEYS, np.uint32)
+    totals: list[np.ndarray] | None = None
+    for columns, count in pieces.of(rows, span.start, span.stop, span.order, beside):
+        bounds = np.asarray([0, count], np.int32)
+        sums = jax.tree.map(np.asarray, pass_(columns, length, size, bounds, words, np.asarray(False)))
+        one = [total.astype(np.float64) - lost for total, lost in zip(*sums, strict=True)]
+        totals = one if totals is None else [before + new for before, new in zip(totals, one, strict=True)]
+    assert totals is not None
+    return totals
+
+
 def prepare_parts(prepare: Callable[..., None], rows: Rows, beside: Real[Array, " rows"] | None = None) -> None:
     """Compiles a pass: calls the `prepare` of a program with what `in_parts` calls the program with."""
-    columns, num_rows, size, _ = _where(rows, beside)
+    if rows.outgrow_device:
+        num_rows = pieces.length_of(rows)
+        columns, size = pieces.like(rows, beside), min(_LARGE_BLOCK, num_rows)
+    else:
+        columns, num_rows, size, _ = _where(rows, beside)
     kinds = ((2,), np.int32), ((NUM_KEYS,), np.uint32), ((), np.bool_)
     prepare(columns, num_rows, size, *(jax.ShapeDtypeStruct(*kind) for kind in kinds))
 

@@ -15,10 +15,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, PyTree, Real
 
-from tallmc.numerics.memory import must_fit
+from tallmc.numerics.memory import limit_of_device, must_fit
 from tallmc.posterior.resident import aligned_empty, default_device, resident
 
 _ROWS_AT_A_TIME = 65_536
+# Of an accelerator's memory: the shuffled rows besides those of the passes would be twice as much, and are for windows;
+# chains, draws and what a pass takes want the rest. A judgement.
+_SHARE_OF_DEVICE = 0.4
 
 
 class Rows(eqx.Module):
@@ -65,6 +68,30 @@ class Rows(eqx.Module):
         order = np.random.default_rng(seed).permutation(self.num_rows)
         return self.in_order(np.concatenate([order, order[:repeated]]))
 
+    @property
+    def row_bytes(self) -> int:
+        """Of one row, as compiled code sees it."""
+        return sum(math.prod(leaf.shape) * np.dtype(leaf.dtype).itemsize for leaf in jax.tree.leaves(self.like))
+
+    @property
+    def outgrow_device(self) -> bool:
+        """Whether they take more than an accelerator has for them: they are then read piece by piece."""
+        device = default_device()
+        if device.platform == "cpu":
+            return False
+        return self.num_rows * self.row_bytes > _SHARE_OF_DEVICE * limit_of_device(device)
+
+    @property
+    def want_stream(self) -> bool:
+        """Whether windows that are picked here and there would be slower than a stream of all rows."""
+        return self.outgrow_device
+
+    def read_into(self, arrays: PyTree, start: int) -> None:
+        """Fills arrays with rows that follow each other, from `start` on."""
+        jax.tree.map(
+            lambda into, leaf: np.copyto(into, np.asarray(leaf[start : start + len(into)])), arrays, self.all()
+        )
+
     def one_each(self, dtype: np.dtype | type) -> Real[np.ndarray, " rows"]:
         """Room for one number a row, to be filled."""
         return aligned_empty((self.num_rows,), np.dtype(dtype))
@@ -85,7 +112,7 @@ class Rows(eqx.Module):
             return jax.block_until_ready(jax.tree.map(lambda array: jax.device_put(array, may_alias=True), arrays))
 
     def _must_fit(self) -> contextlib.AbstractContextManager[None]:
-        row = sum(math.prod(leaf.shape) * np.dtype(leaf.dtype).itemsize for leaf in jax.tree.leaves(self.like))
+        row = self.row_bytes
         return must_fit(
             f"the data ({self.num_rows:,} rows, {self.num_rows * row / 1e9:.2g} GB)",
             "pass fewer rows or narrower numbers, or sample on the CPU: with jax.default_device(jax.devices('cpu')[0])",

@@ -1,6 +1,7 @@
 """The two ways to move chains: one at a time, or all of them by rounds. The chains are the same."""
 
 import abc
+import math
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -12,11 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int
 
+from tallmc.feed.streamed import restaged
 from tallmc.numerics.keys import stacked, unstacked
 from tallmc.numerics.programs import program
 from tallmc.run.chain import Chain, Problem, conclude_transition, draw_like, observe_until_decided, observe_window
 from tallmc.run.native import native
 from tallmc.run.records import SMALLEST_RING, Layout, Record, pack, ring_size
+from tallmc.run.stages import stage_length, streamed_loop
 
 _SECONDS_PER_BLOCK = 0.3  # a progress bar that moves three times a second, and a Ctrl-C that is heard as soon
 
@@ -127,6 +130,8 @@ class ChainByChain(Driver):
     def advance(self, problem: Problem, work: Pieces, until: int, most: int) -> Pieces:
         """Moves every chain to exactly `until` transitions."""
         del most
+        if problem.feed.streamed:
+            return self._advance_along_stream(problem, work, until)
         target, rounds = np.int32(until), np.int32(self.rounds)
 
         def move(piece: tuple[Chain, Record]) -> tuple[Chain, Record]:
@@ -136,6 +141,25 @@ class ChainByChain(Driver):
 
         with ThreadPoolExecutor(self.num_threads or os.cpu_count()) as pool:
             return Pieces(work.loop, list(pool.map(move, work.pieces)))
+
+    def _advance_along_stream(self, problem: Problem, work: Pieces, until: int) -> Pieces:
+        """The same, stage by stage: the earliest that some chain still needs, until none needs any."""
+        target, length, pieces = np.int32(until), stage_length(problem.feed), list(work.pieces)
+        with ThreadPoolExecutor(self.num_threads or os.cpu_count()) as pool:
+            while behind := [i for i, (chain, _) in enumerate(pieces) if int(chain.finished) < until]:
+                number = min(int(pieces[i][0].round) // length for i in behind)
+                staged = problem._replace(stage=restaged(problem.feed, problem.stage, number))
+                end = (number + 1) * length
+
+                def move(piece: tuple[Chain, Record], here: Problem = staged, end: int = end) -> tuple[Chain, Record]:
+                    while int(piece[0].finished) < until and (left := end - int(piece[0].round)) > 0:
+                        piece = work.loop(here, *piece, target, np.int32(left))
+                    return piece
+
+                here = [i for i in behind if int(pieces[i][0].round) < end]
+                for i, moved in zip(here, pool.map(move, [pieces[i] for i in here]), strict=True):
+                    pieces[i] = moved
+        return Pieces(work.loop, pieces)
 
     def finished(self, work: Pieces) -> Int[np.ndarray, " chains"]:
         """Transitions each chain has made."""
@@ -188,6 +212,8 @@ def _loop(
 _LARGEST_NATIVE_WINDOW = 256  # measured: beyond it XLA's own kernels win, because they use wider vectors
 _thunk_loop = program(_loop, name="loop")
 _native_loop = native(_loop)
+_thunk_stream = program(streamed_loop, name="streamed_loop")
+_native_stream = native(streamed_loop)
 _not_native: set[Any] = set()  # kinds of problems with an operation that cannot be part of one piece
 
 
@@ -195,15 +221,16 @@ def _compiled_loop(problem: Problem, chain: Chain, record: Record) -> Callable[.
     """The loop in its faster form, compiled. Shapes may stand for the arrays of chain and record."""
     arguments = problem, chain, record, np.int32(0), np.int32(0)
     # Look-ups gain nothing from wide vectors: a Gibbs update by windows of 500 took a third of the time this way.
+    by_kernels, as_one = (_thunk_stream, _native_stream) if problem.feed.streamed else (_thunk_loop, _native_loop)
     small = problem.feed.looked_up or problem.feed.batch_size <= _LARGEST_NATIVE_WINDOW
     if small and (kind := jax.tree.structure(problem)) not in _not_native:
         try:
-            _native_loop.prepare(*arguments)
-            return _native_loop
+            as_one.prepare(*arguments)
+            return as_one
         except jax.errors.JaxRuntimeError:
             _not_native.add(kind)
-    _thunk_loop.prepare(*arguments)
-    return _thunk_loop
+    by_kernels.prepare(*arguments)
+    return by_kernels
 
 
 def layout_of(problem: Problem, chains: Chain) -> tuple[Layout, Chain]:
@@ -235,7 +262,8 @@ class Together(Driver):
         layout, _ = layout_of(problem, chains)
         count = chains.finished.shape[0]
         like = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), chains)
-        _rounds.prepare(problem, np.int32(0), like, layout.shapes((count, self.capacity(count, layout))), self.rounds)
+        shapes = layout.shapes((count, self.capacity(count, layout)))
+        _rounds.prepare(problem, np.int32(0), like, shapes, self._rounds_of(problem))
 
     def load(self, problem: Problem, chains: Chain, records: dict[str, jax.ShapeDtypeStruct]) -> tuple[Chain, Record]:
         """Stacked as they are, in memory of their own: a block writes over what it is given."""
@@ -248,12 +276,19 @@ class Together(Driver):
 
     def advance(self, problem: Problem, work: tuple[Chain, Record], until: int, most: int) -> tuple[Chain, Record]:
         """Moves the chains until the slowest has made `until` transitions; the others are further on."""
-        limit = np.int32(most)
+        limit, rounds = np.int32(most), self._rounds_of(problem)
         while (behind := until - int(self.finished(work).min())) > 0:
             # A transition takes a round at least, so these rounds are needed: no look in between.
-            for _ in range(max(1, behind // self.rounds)):
-                work = _rounds(problem, limit, *work, self.rounds)
+            for _ in range(max(1, behind // rounds)):
+                if problem.feed.streamed:
+                    number = int(np.max(np.asarray(work[0].round))) // stage_length(problem.feed)
+                    problem = problem._replace(stage=restaged(problem.feed, problem.stage, number))
+                work = _rounds(problem, limit, *work, rounds)
         return work
+
+    def _rounds_of(self, problem: Problem) -> int:
+        """Rounds in a block: with a stream so many that a stage ends with one."""
+        return math.gcd(self.rounds, stage_length(problem.feed)) if problem.feed.streamed else self.rounds
 
     def finished(self, work: tuple[Chain, Record]) -> Int[np.ndarray, " chains"]:
         """Transitions each chain has made."""

@@ -92,6 +92,8 @@ def plan(
         situation, unbounded = _bounded(situation)
         posterior = situation.posterior
         controlled = _expand(posterior, at, found)
+        if posterior.rows.outgrow_device:  # rows by weight are picked here and there, which a stream cannot do
+            controlled = controlled._replace(constants=None)
     rows_read += controlled.rows_read
     factor = covariance_factor(controlled.precision)
     if factor is None:

@@ -190,7 +190,7 @@ def sampled(
         say("; ".join(start.choices), show=progress)
     model, positions = start.model, start.positions
     kernel = start.kernel.prepared_for(model, num_warmup)
-    kinds = feed_kinds(kernel, feed or start.feed)
+    kinds = feed_kinds(kernel, feed or start.feed, posterior.rows)
     check_parts(kernel, kinds, positions, model)
     redesigns = Redesigns(posterior.rows, num_warmup, folded_on_host(key_shuffle, 2))
     redesigns.check(kernel)

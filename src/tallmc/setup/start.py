@@ -17,6 +17,7 @@ from tallmc.feed import (
     Needs,
     RowWeights,
     SeveralFeeds,
+    StreamedFeed,
     WeightedFeed,
 )
 from tallmc.kernel import Kernel, Part
@@ -231,8 +232,10 @@ def doubts_of_parts(kernel: Kernel) -> tuple[str, ...]:
     )
 
 
-def feed_kinds(kernel: Kernel, chosen: type[Feed] | None) -> list[FeedKind]:
-    """How rows come to each part: as the caller chose, or as its rule likes best."""
+def feed_kinds(kernel: Kernel, chosen: type[Feed] | None, rows: Rows | None = None) -> list[FeedKind]:
+    """How rows come to each part: as the caller chose, or as its rule likes best and the rows allow."""
+    if chosen is None and rows is not None and rows.want_stream and _can_stream(kernel, rows):
+        chosen = StreamedFeed
     if chosen is not None and not isinstance(chosen, FeedKind):
         raise ValueError(f"{chosen.__name__} is not built for a rule, as it has no class method `of`; leave feed out")
     kinds = []
@@ -250,6 +253,13 @@ def feed_kinds(kernel: Kernel, chosen: type[Feed] | None) -> list[FeedKind]:
             )
         kinds.append(kind)
     return kinds
+
+
+def _can_stream(kernel: Kernel, rows: Rows) -> bool:
+    """Whether it is one rule that takes each row once, and there are windows enough."""
+    needs = kernel.needs
+    alone = isinstance(needs, Needs) and not kernel.members()
+    return alone and needs.drawn[0] is Drawn.EACH_ONCE and (needs.every_row or StreamedFeed.suits(rows, needs))
 
 
 def weights_of(controlled: Controlled | None, kinds: list[FeedKind]) -> RowWeights | None:
