@@ -171,9 +171,16 @@ def test_what_a_power_cut_damages_is_made_again(monkeypatch, tmp_path, uninterru
     same(uninterrupted, draw(store=path, resume=True))
 
 
+def test_damage_in_the_newest_chunk_is_named_where_nothing_else_is_left(copied):
+    full = Stored.open(copied).checkpoint.full
+    change_a_bit(copied / "sample_stats" / "rows" / "c" / "0" / str(full - 1))
+    with pytest.raises(ValueError, match=r"sample_stats/rows does not fit its checksum.*tallmc doctor --store"):
+        tm.load(copied)
+
+
 def test_a_full_disk_ends_a_run_in_one_line_and_no_draw_of_a_checkpoint_is_lost(monkeypatch, tmp_path, uninterrupted):
     path = tmp_path / "run.zarr"
-    monkeypatch.setattr(files, "os", FullDisk(150_000))
+    monkeypatch.setattr(files, "os", FullDisk(100_000))
     with pytest.raises(OSError, match="No space left") as found:
         draw(store=path)
     assert "resume=True" in str(found.value)

@@ -52,6 +52,8 @@ def load(path: str | os.PathLike[str], posterior: Posterior | None = None) -> Ru
     if not generations(root):
         raise ValueError(f"{root} has no draws yet: its set-up has not come to its end")
     stored = Stored.open(root)
+    if not stored.num_draws and stored.passed:
+        raise DamagedError(f"{root} is damaged: {stored.passed[0]}. What can be saved: tallmc doctor --store {root}")
     if not stored.num_draws:
         raise ValueError(f"{root} has no draws yet: its chains are in warm-up")
     if posterior is not None:
