@@ -30,8 +30,8 @@ def write(path: Path, about: Any, arrays: Sequence[np.ndarray], *, lasting: bool
     """Writes JSON and arrays to one file, all of it or nothing."""
     names = [array.dtype.name for array in arrays]
 
-    def produce(file: io.RawIOBase) -> None:
-        with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:  # pyright: ignore
+    def produce(file: io.BufferedWriter) -> None:
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
             for number, array in enumerate(arrays):
                 plain = array.view(f"u{array.itemsize}") if array.dtype.name in _OTHERS else array
                 with archive.open(_dated(f"{number}.npy"), "w", force_zip64=True) as member:

@@ -114,13 +114,30 @@ def group_metadata(attributes: dict[str, Any], members: dict[str, Any] | None = 
 
 
 def describe(
-    root: Path, columns: list[Column], num_chains: int, num_draws: int, length: int, attributes: dict[str, Any]
+    root: Path,
+    columns: list[Column],
+    num_chains: int,
+    num_draws: int,
+    length: int,
+    attributes: dict[str, Any],
+    *,
+    each: bool = True,
 ) -> None:
-    """Writes for other readers of the format what is there; a store is opened without it."""
+    """Writes for other readers of the format what is there; a store is opened without it.
+
+    Args:
+        root: Of the store.
+        columns: Its variables.
+        num_chains: How many chains there are.
+        num_draws: Draws of each chain that others can read.
+        length: Draws of a chunk.
+        attributes: Of the whole.
+        each: Whether to write the descriptions of single arrays too; the one of all arrays is enough for most.
+    """
     members: dict[str, Any] = {group: group_metadata({}) for group in dict.fromkeys(c.group for c in columns)}
     for column in columns:
         members["/".join(column.folder)] = array_metadata(column, num_chains, num_draws, length)
-    for name, found in members.items():
+    for name, found in members.items() if each else ():
         _write_json(files.folder(root, *name.split("/")) / "zarr.json", found)
     _write_json(root / "zarr.json", group_metadata(attributes, members))
 

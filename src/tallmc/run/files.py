@@ -14,6 +14,7 @@ from pathlib import Path
 _SAFE = re.compile(r"[A-Za-z0-9_\[\](), +=@~-][A-Za-z0-9_.\[\](), +=@~-]*\Z")
 _TEMPORARY = ".unfinished"
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_BUFFER = 2**20  # bytes that are handed to the system at a time: archives are written in small pieces
 _SYNCED_AT_ONCE = 8  # files: a disk writes down several at the price of one
 
 
@@ -36,7 +37,7 @@ class _Out(io.RawIOBase):
         return done
 
 
-def write(path: Path, produce: Callable[[io.RawIOBase], object], *, lasting: bool = True) -> None:
+def write(path: Path, produce: Callable[[io.BufferedWriter], object], *, lasting: bool = True) -> None:
     """Writes a file under another name and then gives it its own: it is there as a whole, or as it was before.
 
     Args:
@@ -47,7 +48,8 @@ def write(path: Path, produce: Callable[[io.RawIOBase], object], *, lasting: boo
     temporary = path.with_name(f"{path.name}{_TEMPORARY}")
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _NO_FOLLOW, 0o666)
     try:
-        produce(_Out(handle))
+        with io.BufferedWriter(_Out(handle), _BUFFER) as file:
+            produce(file)
         if lasting:
             os.fsync(handle)
     finally:

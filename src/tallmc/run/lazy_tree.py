@@ -25,10 +25,10 @@ class _Draws(BackendArray):
         self.shape = (stored.num_chains, stored.num_draws, *column.shape)
         self.dtype = np.dtype(column.dtype)
 
-    def __getitem__(self, key: Any) -> np.ndarray:
+    def __getitem__(self, key: Any) -> Any:
         return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.BASIC, self._read)
 
-    def _read(self, key: tuple[Any, ...]) -> np.ndarray:
+    def _read(self, key: tuple[Any, ...]) -> Any:
         chains, draws, *others = key
         if isinstance(draws, slice):
             start, stop, step = draws.indices(self.shape[1])

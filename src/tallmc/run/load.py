@@ -8,8 +8,10 @@ from typing import Any
 import equinox as eqx
 import jax
 
-from tallmc.posterior import PlainModel, Posterior
+from tallmc.kernel import Kernel
+from tallmc.posterior import Model, PlainModel, Posterior
 from tallmc.run import fingerprints
+from tallmc.run.archive import DamagedError
 from tallmc.run.encoding import Encoder
 from tallmc.run.result import Run
 from tallmc.run.saving import SET_UP, without_rows
@@ -50,6 +52,8 @@ def load(path: str | os.PathLike[str], posterior: Posterior | None = None) -> Ru
     if not generations(root):
         raise ValueError(f"{root} has no draws yet: its set-up has not come to its end")
     stored = Stored.open(root)
+    if not stored.num_draws and stored.passed:
+        raise DamagedError(f"{root} is damaged: {stored.passed[0]}. What can be saved: tallmc doctor --store {root}")
     if not stored.num_draws:
         raise ValueError(f"{root} has no draws yet: its chains are in warm-up")
     if posterior is not None:
@@ -66,24 +70,27 @@ def run_of(stored: Stored, posterior: Posterior | None, kernel: Any = None) -> R
         kernel: Likewise.
     """
     functions = _functions(posterior, kernel)
-    old: Posterior = stored.setup.decode("posterior", functions)
+    old = stored.setup.decode("posterior", functions)
+    if not isinstance(old, Posterior):
+        raise DamagedError(f"{stored.setup.archive.name} is damaged: it has no posterior")
     if posterior is not None:
         _check_alike(old, posterior)
     result = stored.checkpoint.decode("result") or {}
     fields = {name: stored.setup.decode(name, functions) for name in SET_UP}
     fields |= {"seconds": float(stored.checkpoint.archive.about["seconds"]), "interrupted": not result, **result}
-    return Run.on_disk(
-        stored,
-        kernel=stored.setup.decode("kernel", functions),
-        posterior=old if posterior is None else posterior,
-        session=session_of(stored, posterior, kernel),
-        **fields,
-    )
+    found = stored.setup.decode("kernel", functions)
+    session = session_of(stored, posterior, kernel)
+    if not (isinstance(found, Kernel) and isinstance(session.kernel, Kernel) and isinstance(session.model, Model)):
+        raise DamagedError(f"{stored.setup.archive.name} is damaged: it has no kernel, or no model")
+    mine = old if posterior is None else posterior
+    return Run.on_disk(stored, kernel=found, posterior=mine, session=session, **fields)
 
 
 def session_of(stored: Stored, posterior: Posterior | None, kernel: Any = None) -> Session:
     """All that the chains of a store need to go on."""
-    session: Session = stored.setup.decode("session", _functions(posterior, kernel))
+    session = stored.setup.decode("session", _functions(posterior, kernel))
+    if not isinstance(session, Session):
+        raise DamagedError(f"{stored.setup.archive.name} is damaged: it has no session")
     chains = stored.checkpoint.decode("chains")
     session = session._replace(chains=chains, drawn=stored.num_draws)
     if posterior is None:

@@ -181,7 +181,7 @@ class Store(Sink):
             if finished:
                 self._write_rest()
             if finished or self._described != self._full:
-                self._describe(self._drawn if finished else self._full * self._length)
+                self._describe(self._drawn if finished else self._full * self._length, each=finished)
             self._forget()
         self._added, self._last = 0, time.monotonic()
         self._spent = self._last - began
@@ -213,9 +213,9 @@ class Store(Sink):
                 draws = self._joined(column)
                 chunks.write_chunk(self.root, column, self._full, self._length, draws)
 
-    def _describe(self, shown: int) -> None:
+    def _describe(self, shown: int, *, each: bool) -> None:
         attributes = {"tallmc": {"format": FORMAT, **self.facts}}
-        chunks.describe(self.root, self._columns, self._num_chains, shown, self._length, attributes)
+        chunks.describe(self.root, self._columns, self._num_chains, shown, self._length, attributes, each=each)
         self._described = self._full
 
     def _forget(self) -> None:

@@ -178,6 +178,7 @@ class Stored:
         for generation in generations(root):
             try:
                 checkpoint = Checkpoint.read(root, generation, setup)
+                checkpoint.archive.check()
                 stored = cls(root, setup, checkpoint, tuple(passed))
                 stored.check_sizes()
                 stored.check_newest()
