@@ -21,6 +21,7 @@ GIBBS = "tests/test_gibbs.py::"
 DISK = "tests/test_disk.py::"
 STREAM = "tests/test_streamed.py::"
 WHOLE, TEMPERING = "tests/test_whole_call.py::", "tests/test_tempering.py::"
+JUMPING = "tests/test_equi_energy.py::"
 STIEFEL, ICA = "tests/test_stiefel_walk.py::", "tests/test_ica.py::"
 JUMPS, SELECTION = "tests/laws/test_reversible_jump.py::", "tests/test_variable_selection.py::"
 LANGEVIN, SGLD = "tests/laws/test_langevin.py::", "tests/test_sgld.py::"
@@ -592,5 +593,24 @@ MUTANTS = {
         "if np.isfinite(placed.sum()):",
         "if placed.size:",
         (DISK + "test_bad_tables_are_refused[nan]",),
+    ),
+    # Jumps between states of equal energy.
+    "a jump is weighed by where it goes alone": Mutant(
+        "compose/equi_energy.py",
+        "return cooling * (there - here)",
+        "return cooling * there",
+        (JUMPING + "test_jumps_leave_rungs_and_stores_in_equilibrium[EnergyRings]",),
+    ),
+    "states at rest swap the wrong way": Mutant(
+        "compose/ring_stores.py",
+        "(cooling * (b.energy - a.energy) > levels)",
+        "(cooling * (a.energy - b.energy) > levels)",
+        (JUMPING + "test_jumps_leave_rungs_and_stores_in_equilibrium[EnergyRings]",),
+    ),
+    "a reservoir prefers what came last": Mutant(
+        "compose/ring_stores.py",
+        "horizon = jnp.minimum(before + 1, _REMEMBERED * self.slots)",
+        "horizon = jnp.minimum(before + 1, self.slots + 1)",
+        (JUMPING + "test_a_reservoir_keeps_each_of_what_it_was_offered_alike",),
     ),
 }

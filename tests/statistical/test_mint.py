@@ -5,8 +5,9 @@ by both positions, 1.698 with estimates kept (other data of the same law). Four 
 """
 
 import jax.numpy as jnp
+import numpy as np
 import pytest
-from benchmarks import mixture
+from benchmarks import mint, mixture
 
 import tallmc as tm
 from tallmc.models.gaussian_mixture import generate_mixture
@@ -37,3 +38,26 @@ def test_kept_estimates_are_not():
 def test_kept_estimates_freeze_near_the_largest_exponent_and_shared_ones_do_not():
     assert variance(CachedMint(0.6, 1000, 0.497), 5000)[1] < 0.005
     assert variance(tm.MetropolisHastings(tm.RandomWalk(0.3), tm.Mint(1000, 0.497)), 5000)[1] > 0.1
+
+
+@pytest.mark.slow
+def test_mint_is_as_near_to_the_grid_as_exact_draws_at_its_temperature():
+    """20 chains of 50,000 draws: the mean distances agree within 3 standard errors, the modes weigh the same within
+    0.05, which is 4 standard errors; false alarms 0.3 %."""
+    full, tempered = mint.posteriors()
+    truth = mint.grid_masses(tempered)
+    few = mint.draws(full, tm.Mint(mint.BATCH_SIZE, mint.EXPONENT))
+    exact = mint.draws(tempered, tm.Exact(1024))
+    apart, nearest = mint.distances(few.samples, truth), mint.distances(exact.samples, truth)
+    error = np.sqrt((apart.var(ddof=1) + nearest.var(ddof=1)) / len(apart))
+    assert apart.mean() < nearest.mean() + 3 * error
+    assert nearest.mean() < 0.08  # the grid is that of the draws
+    assert abs(mint.mode_ratio(few.samples)[0] - 1) < 0.05
+
+
+@pytest.mark.slow
+def test_another_temperature_is_told_apart():
+    """Negative control: draws at a third larger an exponent are far from that grid."""
+    full, tempered = mint.posteriors()
+    colder = mint.draws(full, tm.Mint(mint.BATCH_SIZE, 1.3 * mint.EXPONENT))
+    assert mint.distances(colder.samples, mint.grid_masses(tempered)).mean() > 0.1

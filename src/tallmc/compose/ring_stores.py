@@ -7,6 +7,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, PyTree, Real
 
+# Times a ring's slots: so many of the last states that were offered to it are remembered. A judgement: enough that
+# what is kept is not just the last few, few enough that warm-up forgets where chains began.
+_REMEMBERED = 3
+
 
 class Visited(eqx.Module):
     """A state, with what is known of it; leaves have a leading axis of rungs where there are several.
@@ -71,12 +75,14 @@ class RingStore(eqx.Module):
     def offer(
         self, ring: Int[Array, ""], state: Visited, uniform: Real[Array, ""], really: Bool[Array, ""]
     ) -> "RingStore":
-        """Keeps a copy of a state, or does not: each that was ever offered is in the ring with the same chance.
+        """Keeps a copy of a state, or does not: each that was offered is in the ring with the same chance.
 
-        Reservoir sampling (Vitter, 1985, Algorithm R).
+        Reservoir sampling (Vitter, 1985, Algorithm R); but of what was offered long ago less is kept, because chains
+        began somewhere else.
         """
         before = self.offered[ring]
-        drawn = (uniform * (before + 1).astype(uniform.dtype)).astype(jnp.int32)
+        horizon = jnp.minimum(before + 1, _REMEMBERED * self.slots)
+        drawn = (uniform * horizon.astype(uniform.dtype)).astype(jnp.int32)
         slot = jnp.where(before < self.slots, before, drawn)
         kept = self.put(ring, jnp.minimum(slot, self.slots - 1), state, really & (slot < self.slots))
         return RingStore(kept.states, self.offered.at[ring].add(really.astype(jnp.int32)))

@@ -32,7 +32,7 @@ def equi_energy(
     ladder: Ladder | Sequence[float] | Sequence[int] | np.ndarray | None = None,
     *,
     levels: Sequence[float] | np.ndarray | None = None,
-    slots: int = 5,
+    slots: int = 2,
     init: PyTree = None,
     num_samples: int = 1000,
     num_warmup: int = 1000,
@@ -55,7 +55,7 @@ def equi_energy(
             places the temperatures.
         levels: Energies between rings, minus the log likelihood of all rows. If left out, the pilot run places one
             between the median energies of any two neighbouring rungs.
-        slots: States that are kept of each ring of a rung.
+        slots: States that are kept of each ring of a rung; see `tm.EnergyRings`.
         init: Where to start, as for `tm.sample`; at a mode, which is searched for, if left out.
         num_samples: Draws to keep of each chain; each comes of one scan of the whole ladder.
         num_warmup: Scans before those, which tune steps and fill the stores.
