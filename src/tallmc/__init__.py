@@ -9,6 +9,7 @@ from tallmc.acceptance.normality import NormalityWarning
 from tallmc.bounds import RegionBounds, bounds_of
 from tallmc.compose import *  # noqa: F403
 from tallmc.control_variates import Taylor
+from tallmc.diagnostics import report as _report  # noqa: F401  makes itself known to `Run.report`
 from tallmc.diagnostics.audit import Audit, audit
 from tallmc.feed import *  # noqa: F403
 from tallmc.fields import FixedSweep, RandomSweep, Sweep

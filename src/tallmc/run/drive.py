@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
-from tallmc.console.progress import is_watched, progress_bar, stop_on_interrupt
+from tallmc.console.progress import progress_bar, stop_on_interrupt
 from tallmc.numerics.memory import must_fit
 from tallmc.numerics.programs import program
 from tallmc.run.chain import Chain, Problem, positions, restart_chain
@@ -65,7 +65,6 @@ def drive(
     num_warmup, num_chains = session.num_warmup, session.num_chains
     total = num_warmup + session.drawn + num_samples
     capacity = driver.capacity(num_chains, layout)
-    show = show and is_watched()
     sink, drained = Memory(), session.drawn
     begun = int(np.min(np.asarray(session.chains.finished)))
     pauses = sorted({time for review in reviews for time in review.times if time > begun})
@@ -93,7 +92,7 @@ def drive(
             pace.learn(reached - before)
             timing.moved(pace.spent, before, reached, num_warmup)
             ready = reached - num_warmup
-            if show:
+            if update.due():
                 first = max(before - num_warmup, drained, 0)
                 update(reached, layout.unpack(driver.peek(work, first, ready)).stats if ready > first else {})
             if ready > drained and (stopped or reached == total or ready - drained >= capacity // 2):
