@@ -63,7 +63,10 @@ def parse(formula: str, frame: Frame) -> Parsed:
         found: Any = Formula.from_spec(formula)
     except Exception as error:  # formulaic has many kinds, and some parsers raise others
         said = str(error).replace("⧛", "").replace("⧚", "").strip().splitlines()
-        raise ValueError(f"formula {formula!r} cannot be read: {said[0] if said else type(error).__name__}") from None
+        why = said[0].rstrip(".") if said else type(error).__name__
+        raise ValueError(
+            f"formula {formula!r} cannot be read: {why}; write it like 'late ~ distance + C(carrier)'"
+        ) from None
     if not _is_plain(found):
         raise ValueError(f"formula {formula!r} has several parts; write one sum of terms, without |")
     left = [factor for term in found.lhs for factor in term.factors]
@@ -99,21 +102,22 @@ def _columns_of(text: str, frame: Frame, formula: str) -> tuple[tuple[str, ...],
     try:
         tree = ast.parse(_QUOTED.sub(lambda _: next(names), text), mode="eval")
     except SyntaxError:
-        raise ValueError(f"formula {formula!r} has a part that cannot be read: {text}") from None
+        raise ValueError(f"formula {formula!r} has a part that cannot be read: {text}; mend its brackets") from None
     known, columns = _functions(), []
     of_functions = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
     of_attributes = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Lambda | ast.ListComp | ast.GeneratorExp | ast.NamedExpr | ast.SetComp | ast.DictComp):
-            raise ValueError(f"formula {formula!r} has a part that is not arithmetic: {text}")
+            raise ValueError(f"formula {formula!r} has a part that is not arithmetic, {text}; make it a column first")
         if isinstance(node, ast.Attribute):
             _check_attribute(node, formula)
         elif isinstance(node, ast.Call) and not isinstance(node.func, ast.Name | ast.Attribute):
-            raise ValueError(f"formula {formula!r} calls what is no function in {text}")
+            raise ValueError(f"formula {formula!r} calls what is no function in {text}; make it a column first")
         elif isinstance(node, ast.Name) and id(node) in of_functions:
             if node.id not in known:
                 raise ValueError(
-                    f"formula {formula!r} calls {node.id}, which formulas do not know{nearest(node.id, sorted(known))}"
+                    f"formula {formula!r} calls {node.id}, which formulas do not know"
+                    f"{nearest(node.id, sorted(known)) or '; make it a column first'}"
                 )
         elif isinstance(node, ast.Name) and id(node) not in of_attributes:
             name = quoted.get(node.id, node.id)
@@ -267,7 +271,9 @@ def _materialised(right: str, table: Any, states: tuple[Any, ...]) -> tuple[np.n
             raise ValueError(f"formula {right!r} meets levels that the model has not seen: {error}") from None
         except Exception as error:
             said = str(error).strip().splitlines()
-            raise ValueError(f"formula {right!r} cannot be worked out: {said[-1] if said else error}") from None
+            raise ValueError(
+                f"formula {right!r} cannot be worked out ({said[-1] if said else error}); make its columns first"
+            ) from None
     return np.asarray(matrix, float), matrix.model_spec
 
 
