@@ -66,7 +66,7 @@ class Estimate(NamedTuple):
 def difference_estimate(
     exact: Float[np.ndarray, " m"], of_same: Float[np.ndarray, " m"], of_all: Float[np.ndarray, " rows"]
 ) -> Estimate:
-    """A sum over all rows, from approximations of all and exact values of some (Magnusson et al., 2020, equations 7-9).
+    """A sum over all rows, from approximations of all and exact values of some (Magnusson et al., 2020).
 
     Args:
         exact: For the sampled rows.
