@@ -29,7 +29,34 @@ UNARY, BOUNDS_OF = "tests/test_bounds_unary.py::", "tests/test_bounds_of.py::"
 ROW_BOUNDS = "tests/laws/test_row_bounds.py::"
 BEST = SAMPLE + "test_warmup_finds_the_best_acceptance_rate_and_then_leaves_it"
 
+FRAMES, AFTER, MISTAKES = "tests/test_frames.py::", "tests/test_after.py::", "tests/test_mistakes.py::"
+
 MUTANTS = {
+    # Data frames, and what comes after the draws.
+    "levels are those of the new rows": Mutant(
+        "frames/read.py",
+        "if unseen := found - set(levels):",
+        "if unseen := found - set(levels) - found:",
+        (MISTAKES + "test_a_mistake_is_named_with_its_fix_in_one_line[unseen level]",),
+    ),
+    "the intercept forgets the centring": Mutant(
+        "frames/design.py",
+        "return coefficients + moved * self._as(at_anchor, coefficients)",
+        "return coefficients",
+        (FRAMES + "test_the_way_back_is_the_inverse", FRAMES + "test_draws_are_of_the_columns_as_they_came"),
+    ),
+    "leaving out is taken for having seen": Mutant(
+        "run/leave_out.py",
+        "return self.centre + (self.bend - self.spread) / 2",
+        "return self.centre + (self.bend + self.spread) / 2",
+        (AFTER + "test_arviz_compares",),
+    ),
+    "draws are as good as endless": Mutant(
+        "run/leave_out.py",
+        "subsampling_se=float(np.hypot(found.sampling, noise))",
+        "subsampling_se=float(np.hypot(found.sampling, 0 * noise))",
+        (AFTER + "test_errors_of_leave_one_out_are_as_large_as_it_says",),
+    ),
     # Bounds from programs.
     "rounding is inward": Mutant(
         "bounds/interval.py",

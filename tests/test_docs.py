@@ -6,6 +6,8 @@ import sys
 import types
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 from benchmarks import picture
 
@@ -31,8 +33,23 @@ def anchors(path):
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
+def write_flights(folder):
+    """What the pages read as flights.parquet: made up, with the columns that they name."""
+    generator, rows = np.random.default_rng(0), 20_000
+    frame = pd.DataFrame({"distance": generator.gamma(3.0, 350.0, rows)})
+    frame["carrier"] = generator.choice(["AA", "B6", "DL", "UA", "WN"], rows, p=[0.2, 0.2, 0.25, 0.2, 0.15])
+    frame["hour"] = generator.integers(5, 24, rows)
+    z = -2.4 + 0.0002 * frame.distance + 0.08 * frame.hour + 0.3 * (frame.carrier == "B6")
+    frame["late"] = generator.random(rows) < 1 / (1 + np.exp(-z))
+    frame.to_parquet(folder / "flights.parquet")
+
+
+@pytest.mark.filterwarnings("ignore:The inplace keyword")  # of arviz-stats 0.8 with pandas 3.1
 @pytest.mark.parametrize("name", [name for name, path in PAGES.items() if blocks(path)])
-def test_code_blocks_run_in_order(name, monkeypatch):
+def test_code_blocks_run_in_order(name, monkeypatch, tmp_path):
+    if "flights.parquet" in PAGES[name].read_text():
+        write_flights(tmp_path)
+        monkeypatch.chdir(tmp_path)
     # A module of its own, because classes are looked up in the module that they name.
     module = types.ModuleType("page_" + re.sub(r"\W", "_", name))
     monkeypatch.setitem(sys.modules, module.__name__, module)
@@ -42,6 +59,12 @@ def test_code_blocks_run_in_order(name, monkeypatch):
 
 def test_the_first_example_is_short():
     assert len(blocks(PAGES["README.md"])[0].strip().splitlines()) <= 15
+
+
+def test_from_a_file_to_a_posterior_are_five_lines():
+    first, second = (block.strip().splitlines() for block in blocks(PAGES["README.md"]))
+    assert "import tallmc as tm" in first
+    assert len([line for line in second if line]) + 1 <= 5
 
 
 @pytest.mark.parametrize("name", PAGES)

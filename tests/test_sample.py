@@ -114,7 +114,7 @@ def test_exact_rules_use_all_rows():
 def test_datatree_and_summary():
     run = sample(normal_posterior(), tm.MHMinibatch(50))
     tree = run.to_datatree()
-    assert set(tree.children) == {"posterior", "sample_stats"}
+    assert set(tree.children) == {"posterior", "sample_stats", "observed_data"}
     text = str(run.summary())
     for word in (
         "mean",
@@ -249,7 +249,7 @@ def test_progress_bar_shows_draws_acceptance_and_rows():
         update(20, {})
         update(80, {"rows": np.array([120, 180]), "accepted": np.array([True, False])})
     text = console.export_text()
-    assert "80/100" in text
+    assert "80 of 100" in text
     assert "accepted 0.50" in text
     assert "rows/step 150" in text
 

@@ -10,6 +10,7 @@ from tallmc.bounds import RegionBounds, bounds_of
 from tallmc.bridges import *  # noqa: F403
 from tallmc.compose import *  # noqa: F403
 from tallmc.control_variates import Taylor
+from tallmc.diagnostics import report as _report  # noqa: F401  makes itself known to `Run.report`
 from tallmc.diagnostics.audit import Audit, audit
 from tallmc.disk import *  # noqa: F403
 from tallmc.feed import *  # noqa: F403

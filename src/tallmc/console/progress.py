@@ -4,23 +4,15 @@ import contextlib
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tallmc.console.displays import Display, display
 from tallmc.numerics.watch import watched
 
 if TYPE_CHECKING:  # else where something is drawn: rich takes a tenth of a second to load
     import rich.console
-
-Update = Callable[[int, dict[str, np.ndarray]], None]
-
-
-def is_watched() -> bool:
-    """Whether output goes to a terminal."""
-    from rich.console import Console
-
-    return Console(stderr=True).is_terminal
 
 
 def few(rows: float) -> str:
@@ -36,60 +28,58 @@ def say(what: str, *, show: bool) -> None:
 
 @contextlib.contextmanager
 def working(what: str, *, show: bool) -> Iterator[None]:
-    """Says what takes a while and how far it is, for as long as it does; nothing where nobody is looking."""
-    if not (show and is_watched()):
+    """Says what takes a while and how far it is, for as long as it does: a bar, or lines in a log."""
+    if not show:
         yield
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-
-    columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn()
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(what, total=None)
-        with watched(lambda parts, of: progress.update(task, completed=parts, total=of)):
+    place = display(what, None, stays=False)
+    try:
+        with watched(lambda parts, of: place.show(what, parts, of, "")):
             yield
+    finally:
+        place.close()
+
+
+class Bar:
+    """How far chains are.
+
+    Args:
+        place: Where it is shown; None for nowhere.
+        total: Transitions of each chain.
+        num_warmup: Of which are warm-up.
+    """
+
+    def __init__(self, place: Display | None, total: int, num_warmup: int):
+        self.place, self.total, self.num_warmup = place, total, num_warmup
+
+    def due(self) -> bool:
+        """Whether a call now would show anything."""
+        return self.place is not None and self.place.due()
+
+    def __call__(self, finished: int, stats: dict[str, np.ndarray]) -> None:
+        """Shows how many transitions are finished, and what recent ones were like."""
+        if self.place is None:
+            return
+        phase, note = ("warm-up ", "") if finished <= self.num_warmup else ("sampling", "")
+        if stats:
+            note = f"accepted {stats['accepted'].mean():.2f}  rows/step {few(stats['rows'].mean())}"
+        self.place.show(phase, finished, self.total, note)
 
 
 @contextlib.contextmanager
 def progress_bar(
     total: int, num_warmup: int, *, show: bool, console: "rich.console.Console | None" = None
-) -> Iterator[Update]:
-    """Gives a function `update(finished, recent_stats)` to call between blocks.
+) -> Iterator[Bar]:
+    """Gives a `Bar` to call between blocks: one at a terminal or in a notebook, or else lines in a log.
 
     Nothing is drawn if `show` is false.
     """
-    if not show:
-        yield lambda finished, stats: None
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    columns: tuple[Any, ...] = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[note]}"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console or Console(stderr=True), transient=False) as progress:
-        task = progress.add_task("compiling", total=total, note="")
-
-        def update(finished: int, stats: dict[str, np.ndarray]) -> None:
-            phase, note = ("warm-up ", "") if finished <= num_warmup else ("sampling", "")
-            if stats:
-                note = f"accepted {stats['accepted'].mean():.2f}  rows/step {few(stats['rows'].mean())}"
-            progress.update(task, completed=finished, description=phase, note=note)
-
-        yield update
+    place = display("", total, stays=True, console=console) if show else None
+    try:
+        yield Bar(place, total, num_warmup)
+    finally:
+        if place is not None:
+            place.close()
 
 
 @contextlib.contextmanager

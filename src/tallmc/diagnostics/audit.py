@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from tallmc.acceptance.contract import Guarantee
+from tallmc.console.cards import card
 from tallmc.diagnostics.audit_programs import (
     AT_ONCE,
     STEPS,
@@ -38,7 +39,7 @@ from tallmc.run.chain import Problem
 _CONFIDENCE = 0.95
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Audit:
     """What became of the steps that were decided again.
 
@@ -64,6 +65,18 @@ class Audit:
     accepted: np.ndarray
     rows_read: int
     parts: "tuple[Audit, ...]" = ()
+
+    def __repr__(self) -> str:
+        return f"<Audit: {self}>"
+
+    def _repr_html_(self) -> str:
+        low, high = self.interval
+        lines = [
+            ("steps decided again on all rows", f"{len(self.accepted):,}"),
+            (self.measured, f"{self.error_rate:.2g} (95 % interval {low:.2g} to {high:.2g})"),
+            ("rows read", f"{self.rows_read:,}"),
+        ]
+        return card("Audit", lines, rest="".join(part._repr_html_() for part in self.parts))
 
     def __str__(self) -> str:
         low, high = self.interval

@@ -9,6 +9,7 @@ from typing import Any
 
 from tallmc.console.progress import few
 from tallmc.diagnostics import plots
+from tallmc.run.reports import written_by
 from tallmc.run.result import Run
 from tallmc.run.summary import timing_text
 
@@ -84,6 +85,7 @@ _HEADINGS = {
 }
 
 
+@written_by
 def write_report(runs: dict[str, Run], path: str | os.PathLike[str], title: str = "Posterior report") -> Path:
     """Writes a self-contained HTML report of runs that sample the same posterior.
 

@@ -15,7 +15,10 @@ _ROWS_AT_A_TIME = 65_536
 class Coding(abc.ABC):
     """Makes a matrix of rows: one column a coefficient, named."""
 
-    names: tuple[str, ...]
+    @property
+    @abc.abstractmethod
+    def names(self) -> tuple[str, ...]:
+        """Of the coefficients."""
 
     @abc.abstractmethod
     def matrix(self, rows: Table, dtype: np.dtype) -> Real[np.ndarray, "rows columns"]:

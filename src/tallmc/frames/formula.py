@@ -4,7 +4,7 @@ import ast
 import dataclasses
 import re
 import warnings
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Real
@@ -12,9 +12,6 @@ from jaxtyping import Real
 from tallmc.frames.design import Coding
 from tallmc.frames.frame_coding import Category, Numeric
 from tallmc.frames.read import Frame, Table, is_frame, listed, nearest
-
-if TYPE_CHECKING:
-    import pandas
 
 _ROWS_AT_A_TIME = 65_536
 _QUOTED = re.compile(r"`([^`]*)`")
@@ -63,10 +60,13 @@ def parse(formula: str, frame: Frame) -> Parsed:
     if not formula.split("~")[0].strip():
         raise ValueError(f"formula {formula!r} has no outcome before the ~; write it, such as 'late ~ distance'")
     try:
-        found = Formula(formula)
+        found: Any = Formula.from_spec(formula)
     except Exception as error:  # formulaic has many kinds, and some parsers raise others
         said = str(error).replace("⧛", "").replace("⧚", "").strip().splitlines()
-        raise ValueError(f"formula {formula!r} cannot be read: {said[0] if said else type(error).__name__}") from None
+        why = said[0].rstrip(".") if said else type(error).__name__
+        raise ValueError(
+            f"formula {formula!r} cannot be read: {why}; write it like 'late ~ distance + C(carrier)'"
+        ) from None
     if not _is_plain(found):
         raise ValueError(f"formula {formula!r} has several parts; write one sum of terms, without |")
     left = [factor for term in found.lhs for factor in term.factors]
@@ -102,21 +102,22 @@ def _columns_of(text: str, frame: Frame, formula: str) -> tuple[tuple[str, ...],
     try:
         tree = ast.parse(_QUOTED.sub(lambda _: next(names), text), mode="eval")
     except SyntaxError:
-        raise ValueError(f"formula {formula!r} has a part that cannot be read: {text}") from None
+        raise ValueError(f"formula {formula!r} has a part that cannot be read: {text}; mend its brackets") from None
     known, columns = _functions(), []
     of_functions = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
     of_attributes = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Lambda | ast.ListComp | ast.GeneratorExp | ast.NamedExpr | ast.SetComp | ast.DictComp):
-            raise ValueError(f"formula {formula!r} has a part that is not arithmetic: {text}")
+            raise ValueError(f"formula {formula!r} has a part that is not arithmetic, {text}; make it a column first")
         if isinstance(node, ast.Attribute):
             _check_attribute(node, formula)
         elif isinstance(node, ast.Call) and not isinstance(node.func, ast.Name | ast.Attribute):
-            raise ValueError(f"formula {formula!r} calls what is no function in {text}")
+            raise ValueError(f"formula {formula!r} calls what is no function in {text}; make it a column first")
         elif isinstance(node, ast.Name) and id(node) in of_functions:
             if node.id not in known:
                 raise ValueError(
-                    f"formula {formula!r} calls {node.id}, which formulas do not know{nearest(node.id, sorted(known))}"
+                    f"formula {formula!r} calls {node.id}, which formulas do not know"
+                    f"{nearest(node.id, sorted(known)) or '; make it a column first'}"
                 )
         elif isinstance(node, ast.Name) and id(node) not in of_attributes:
             name = quoted.get(node.id, node.id)
@@ -157,18 +158,23 @@ class FormulaCoding(Coding):
         right: As text.
         sources: Columns that it reads, those of labels with their levels.
         states: What transforms such as `scale` learned, and the levels of what is made a label on the way; as pairs.
-        names: Of the coefficients.
+        coefficients: Their names.
     """
 
     right: str
     sources: tuple[Numeric | Category, ...]
     states: tuple[Any, ...]
-    names: tuple[str, ...]
+    coefficients: tuple[str, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the coefficients, as formulaic gives them."""
+        return self.coefficients
 
     @classmethod
     def of(cls, parsed: Parsed, frame: Frame, dtype: np.dtype) -> "tuple[FormulaCoding, np.ndarray]":
         """The coding, and the matrix of the rows that it was made from."""
-        labelled = {factor.labelled for factor in parsed.factors}
+        labelled = {factor.labelled for factor in parsed.factors if factor.labelled is not None}
         plain = {name for factor in parsed.factors if factor.labelled is None for name in factor.columns}
         both = {name for name in labelled & plain if not frame.is_category(name)}
         names = dict.fromkeys(name for factor in parsed.factors for name in factor.columns)
@@ -204,7 +210,7 @@ class FormulaCoding(Coding):
             frame.require(source.name, "the model needs column")
         return self._written(self._table(frame), dtype)
 
-    def _table(self, frame: Frame) -> "pandas.DataFrame":
+    def _table(self, frame: Frame) -> Any:
         """The columns as pandas has them: numbers, or categories with all recorded levels."""
         import pandas
 
@@ -217,7 +223,7 @@ class FormulaCoding(Coding):
                 columns[source.name] = frame.numbers(source.name)
         return pandas.DataFrame(columns, index=range(frame.num_rows))
 
-    def _written(self, table: "pandas.DataFrame", dtype: np.dtype) -> Real[np.ndarray, "rows columns"]:
+    def _written(self, table: Any, dtype: np.dtype) -> Real[np.ndarray, "rows columns"]:
         matrix = np.empty((len(table), len(self.names)), dtype)
         for start in range(0, len(table), _ROWS_AT_A_TIME):
             block = table[start : start + _ROWS_AT_A_TIME].reset_index(drop=True)
@@ -246,7 +252,7 @@ def outcome(parsed: Parsed, frame: Frame, dtype: np.dtype) -> np.ndarray:
     return values[:, 0].astype(dtype)
 
 
-def _materialised(right: str, table: "pandas.DataFrame", states: tuple[Any, ...]) -> tuple[np.ndarray, Any]:
+def _materialised(right: str, table: Any, states: tuple[Any, ...]) -> tuple[np.ndarray, Any]:
     """The matrix, and formulaic's specification with what it has learned."""
     from formulaic import ModelSpec
     from formulaic.errors import DataMismatchWarning
@@ -265,7 +271,9 @@ def _materialised(right: str, table: "pandas.DataFrame", states: tuple[Any, ...]
             raise ValueError(f"formula {right!r} meets levels that the model has not seen: {error}") from None
         except Exception as error:
             said = str(error).strip().splitlines()
-            raise ValueError(f"formula {right!r} cannot be worked out: {said[-1] if said else error}") from None
+            raise ValueError(
+                f"formula {right!r} cannot be worked out ({said[-1] if said else error}); make its columns first"
+            ) from None
     return np.asarray(matrix, float), matrix.model_spec
 
 

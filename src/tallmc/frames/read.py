@@ -102,8 +102,8 @@ class Frame:
         """Raises `ValueError` unless there is such a column."""
         if name not in self._keys:
             raise ValueError(
-                f"{who} '{name}', but {self.called} has no such column{nearest(name, self.names)} "
-                f"(it has {listed(self.names)})"
+                f"{who} '{name}', but {self.called} {'have' if self.called.endswith('rows') else 'has'} no such column"
+                f"{nearest(name, self.names) or '; add it, or mend the name'} (there is {listed(self.names)})"
             )
 
     def is_category(self, name: str) -> bool:
@@ -136,8 +136,11 @@ class Frame:
         values = np.asarray(series.to_numpy())
         if values.dtype.kind not in "iuf":
             values = np.asarray(series.cast(nw.Float64).to_numpy())
-        if values.dtype.kind == "f" and not np.isfinite(np.sum(values, dtype=float)):
-            self._refuse_not_finite(name, values)
+        if values.dtype.kind == "f":
+            with np.errstate(over="ignore", invalid="ignore"):  # what is not finite makes a sum that is not
+                finite = np.isfinite(np.sum(values, dtype=float))
+            if not finite:
+                self._refuse_not_finite(name, values)
         natural = int if values.dtype.kind in "iu" else float
         return values.astype(natural if dtype is None else dtype, copy=False)
 

@@ -17,7 +17,7 @@ Numbers: TypeAlias = ArrayLike | Sequence[Any]
 """What NumPy can make an array of: arrays, numbers, and lists of them."""
 
 
-def float_column(name: str, values: Numbers, num_axes: int) -> Array | np.ndarray:
+def float_column(name: str, values: Any, num_axes: int) -> Array | np.ndarray:
     """The values as a float array of `num_axes` axes, in their own precision or the finest that JAX now allows.
 
     Example:

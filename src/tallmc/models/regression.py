@@ -50,19 +50,19 @@ class Regressors(NamedTuple):
         return None if self.design is None else self.design.coding.names
 
 
-def regressors(X: Table, y: Table, *, intercept: bool = False, standardise: bool = False) -> Regressors:
+def regressors(X: Table, y: Table, *, intercept: Any = False, standardise: Any = False) -> Regressors:
     """Rows from arrays, from a frame and an outcome, or from a formula and a frame.
 
     Arrays without options are not copied.
     """
     for name, value in (("intercept", intercept), ("standardise", standardise)):
-        if not isinstance(value, bool | np.bool_):
-            raise ValueError(f"{name} must be True or False, not {value!r}; pass data by X and y alone")
+        if not isinstance(value, bool):
+            raise ValueError(f"{name} must be True or False, not {value!r}; numbers go into X, y or prior_precision")
     if isinstance(X, Rows):
         if intercept or standardise:
             raise ValueError("a dataset is taken as it is; ask for intercept and standardise where it is ingested")
         return Regressors(_stored_columns(X, y))
-    found = _read(X, y, bool(intercept))
+    found = _read(X, y, intercept)
     if not standardise:
         return found
     design = Design(ArrayCoding(found.columns["x"].shape[1], False)) if found.design is None else found.design
@@ -138,7 +138,7 @@ def _only_column(frame: Table) -> Any:
     return found.get_column(found.columns[0]).to_native()
 
 
-def regression_columns(X: Numbers, y: Numbers, *, needs_columns: bool = True) -> Columns:
+def regression_columns(X: Table, y: Table, *, needs_columns: bool = True) -> Columns:
     """Float columns `x` and `y` of equal length."""
     columns: Columns = {"x": float_column("X", X, 2), "y": float_column("y", y, 1)}
     num_rows, num_columns = columns["x"].shape

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import PyTree
 
-from tallmc.console.progress import is_watched, stop_on_interrupt
+from tallmc.console.progress import stop_on_interrupt
 from tallmc.numerics.threads import one_blas_thread
 from tallmc.optimise.contract import Problem
 from tallmc.optimise.direction_test import DirectionTest, SplitHalves
@@ -89,7 +89,7 @@ def irls(
         raise ValueError(f"tolerance must be above 0, got {tolerance}; 1e-3 is usual")
     options = Options(direction_test, kind, int(first_rows), row_increment, tolerance, max_iterations, seed)
     search = Search(problem, options, _as_start(init, problem))
-    _run(search, show=progress and is_watched())
+    _run(search, show=progress)
     if not search.converged:
         warnings.warn(f"the optimiser did not converge: {search.reason}", RuntimeWarning, stacklevel=2)
     return _result(search)

@@ -2,9 +2,11 @@
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+from tallmc.console.displays import display
 
 if TYPE_CHECKING:
     import rich.console
@@ -21,23 +23,15 @@ def progress_line(num_rows: int, *, show: bool, console: "rich.console.Console |
     if not show:
         yield lambda iterations, rows, distance: None
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    place = display("optimising", num_rows, stays=True, console=console)
 
-    columns: tuple[Any, ...] = (
-        TextColumn("optimising"),
-        BarColumn(),
-        TextColumn("{task.completed:,.0f} of {task.total:,.0f} rows"),
-        TextColumn("{task.fields[note]}"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console or Console(stderr=True)) as progress:
-        task = progress.add_task("", total=num_rows, note="")
+    def update(iterations: int, rows: int, distance: float) -> None:
+        note = f"rows, iteration {iterations}"
+        if np.isfinite(distance):
+            note += f"  {distance:.1g} standard deviations to go"
+        place.show("optimising", rows, num_rows, note)
 
-        def update(iterations: int, rows: int, distance: float) -> None:
-            note = f"iteration {iterations}"
-            if np.isfinite(distance):
-                note += f"  {distance:.1g} standard deviations to go"
-            progress.update(task, completed=rows, note=note)
-
+    try:
         yield update
+    finally:
+        place.close()

@@ -3,9 +3,11 @@
 import dataclasses
 from typing import NamedTuple
 
+import jax
 import numpy as np
 from jaxtyping import PyTree
 
+from tallmc.console.cards import card
 from tallmc.optimise.contract import Sums
 
 
@@ -21,7 +23,7 @@ class FullPass(NamedTuple):
     sums: Sums
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class OptimiseResult:
     """Where the optimiser ended, and what that took.
 
@@ -64,6 +66,19 @@ class OptimiseResult:
     def passes(self) -> float:
         """Rows read, in units of all rows."""
         return self.rows_read / self.num_rows
+
+    def __repr__(self) -> str:
+        done = "converged" if self.converged else f"NOT converged ({self.reason})"
+        shapes = ", ".join(str(np.shape(leaf)) for leaf in jax.tree.leaves(self.position))
+        count = len(self.rows_per_iteration)
+        return (
+            f"<OptimiseResult: {done}, {count} iterations, {self.passes:.2f} passes over the rows; position {shapes}>"
+        )
+
+    def _repr_html_(self) -> str:
+        first, *lines = str(self).splitlines()
+        cells = [tuple(part.strip() for part in line.split("  ", 1)) for line in lines]
+        return card("Optimum", [(cell[0], cell[-1]) for cell in cells], () if self.converged else (first,))
 
     def __str__(self) -> str:
         rows = ", ".join(f"{count:,}" for count in self.rows_per_iteration[-6:])

@@ -1,8 +1,9 @@
 """Draws and rows for what comes after the draws: as many as are wanted, on the scale that goes with the rows."""
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +21,8 @@ MOST_NUMBERS = 2**27  # of draws times rows: half a gigabyte in float32
 _FEWEST_DRAWS = 100  # below that neither spread nor quantiles of a prediction mean much
 
 
-class Rows(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Rows:
     """Rows to say something about.
 
     Args:

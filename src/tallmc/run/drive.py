@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
-from tallmc.console.progress import is_watched, progress_bar, stop_on_interrupt
+from tallmc.console.progress import progress_bar, stop_on_interrupt
 from tallmc.numerics.memory import must_fit
 from tallmc.numerics.programs import program
 from tallmc.run.chain import Chain, Problem, positions, restart_chain
@@ -79,7 +79,6 @@ def drive(
     num_warmup, num_chains = session.num_warmup, session.num_chains
     total = num_warmup + session.drawn + num_samples
     capacity = driver.capacity(num_chains, layout)
-    show = show and is_watched()
     memory, drained = Memory(), session.drawn
     sink = memory if sink is None else sink
     begun = int(np.min(np.asarray(session.chains.finished)))
@@ -112,7 +111,7 @@ def drive(
             pace.learn(reached - before)
             timing.moved(pace.spent, before, reached, num_warmup)
             ready = reached - num_warmup
-            if show:
+            if update.due():
                 first = max(before - num_warmup, drained, 0)
                 update(reached, layout.unpack(driver.peek(work, first, ready)).stats if ready > first else {})
             due = not pauses and sink.due()

@@ -66,7 +66,7 @@ class Estimate(NamedTuple):
 def difference_estimate(
     exact: Float[np.ndarray, " m"], of_same: Float[np.ndarray, " m"], of_all: Float[np.ndarray, " rows"]
 ) -> Estimate:
-    """A sum over all rows, from approximations of all and exact values of some (Magnusson et al., 2020, equations 7-9).
+    """A sum over all rows, from approximations of all and exact values of some (Magnusson et al., 2020).
 
     Args:
         exact: For the sampled rows.
@@ -194,12 +194,13 @@ class _Expansion(eqx.Module):
     def __call__(self, place: tuple[Array, Array], row: PyTree, number: Array) -> Real[Array, " 3"]:
         del number
         mean, factor = place
-        if isinstance(self.likelihood, LinearPredictor):  # a function of one number, and one variance
+        likelihood = self.likelihood
+        if isinstance(likelihood, LinearPredictor):  # a function of one number, and one variance
             x, y = row["x"].astype(mean.dtype), row["y"].astype(mean.dtype)
-            value, slope, bend = _two_derivatives(lambda z: self.likelihood.link(z, y), x @ mean, jnp.ones((), x.dtype))
+            value, slope, bend = _two_derivatives(lambda z: likelihood.link(z, y), x @ mean, jnp.ones((), x.dtype))
             variance = jnp.sum((x @ factor) ** 2)
             return jnp.stack([value, slope**2 * variance, bend * variance])
-        of = lambda flat: self.likelihood(self.unravel(flat), row)  # noqa: E731
+        of = lambda flat: likelihood(self.unravel(flat), row)  # noqa: E731
         value, slopes, bends = jax.vmap(lambda along: _two_derivatives(of, mean, along))(factor.T)
         return jnp.stack([value[0], jnp.sum(slopes**2), jnp.sum(bends)])
 
@@ -226,12 +227,13 @@ def psis(
     values: Float[np.ndarray, "draws rows"], chains: int, draws: int, run: Any
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Log predictive densities without and with each row, by Pareto smoothed importance sampling, and its shapes."""
-    from arviz_stats.base import array_stats
+    from arviz_stats.base.array import array_stats
     from scipy.special import logsumexp
 
     # The mean over coordinates, as arviz-stats has it; thinned draws depend less on each other.
     efficiency = min(float(np.mean(run.summary().table["ess_bulk"])) / (chains * draws), 1.0)
-    weights, shapes = array_stats.psislw(values.T, r_eff=efficiency, axis=-1)
+    smooth: Any = array_stats.psislw  # whose efficiency is a number like any other
+    weights, shapes = smooth(values.T, r_eff=efficiency, axis=-1)
     left_out = logsumexp(weights + values.T, axis=-1)
     kept = logsumexp(values.T, axis=-1) - np.log(len(values))
     return np.asarray(left_out), np.asarray(kept), np.asarray(shapes)
@@ -253,7 +255,7 @@ def monte_carlo_error(
         run: With the prior.
         shape: Chains, and draws of each.
     """
-    from arviz_stats.base import array_stats
+    from arviz_stats.base.array import array_stats
 
     weights = np.exp(values.min(axis=0) - values)
     influence = -(weights / weights.mean(axis=0) - 1).sum(axis=1)
@@ -264,8 +266,8 @@ def monte_carlo_error(
     influence = times * influence - away @ slope
     if not influence.std() > 0:
         return 0.0
-    effective = float(array_stats.ess(influence.reshape(shape), method="mean"))
-    return float(influence.std() / np.sqrt(max(effective, 1.0)))
+    effective: Any = array_stats.ess(influence.reshape(shape), method="mean")
+    return float(influence.std() / np.sqrt(max(float(effective), 1.0)))
 
 
 def _left_out(run: Any) -> Callable[..., Any]:

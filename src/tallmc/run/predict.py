@@ -211,7 +211,9 @@ def prior_predictive(
         if not found.as_sampled:
             inner = draw_position
             draw_position = lambda key: posterior.constrain(inner(key))  # noqa: E731
-    key_positions, key_outcomes = jax.random.split(jax.random.wrap_key_data(words_of(rng_key), impl="threefry2x32"))
+    key_positions, key_outcomes = jax.random.split(
+        jax.random.wrap_key_data(jnp.asarray(words_of(rng_key)), impl="threefry2x32")
+    )
     positions = jax.tree.map(np.asarray, jax.vmap(draw_position)(jax.random.split(key_positions, count)))
     return _drawn(draw_outcome, positions, found, key_outcomes, "outcomes drawn from the prior")
 

@@ -4,20 +4,20 @@ import dataclasses
 import functools
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from tallmc.console.progress import few
 from tallmc.feed import Feed
 from tallmc.frames import Table
 from tallmc.kernel import Kernel
 from tallmc.numerics.flat import as_numbers
 from tallmc.posterior import Posterior
 from tallmc.posterior.labels import named
-from tallmc.run import saving
+from tallmc.run import reports, saving, shown
 from tallmc.run.chain import Chain
 from tallmc.run.convergence import convergence_doubts
 from tallmc.run.drive import Driven, drive
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import xarray
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Run:
     """Draws and statistics of a run.
 
@@ -404,32 +404,25 @@ class Run:
         fewest = float(np.min(self._table["ess_bulk"])) if "ess_bulk" in self._table else float("nan")
         costs = costs_of(self.stats, self.session.model.num_rows, self.setup_rows, fewest)
         audit = "" if self.audit is None else str(self.audit)
-        return Summary(self._table, costs, tuple(self._notes()), audit, self._parts(), self.timing)
+        return Summary(self._table, costs, shown.notes_of(self), audit, shown.parts_of(self), self.timing)
 
-    def _parts(self) -> tuple[str, ...]:
-        """What each part of a kernel made of kernels did, a line each."""
-        if self.exchanges is not None:
-            return tuple(str(self.exchanges).splitlines())
-        parts, lines = self.kernel.parts(), []
-        for number, part in enumerate(parts if len(parts) > 1 else ()):
-            stats = self.part_stats(number)
-            share, moved = stats["rows"].size / self.stats["rows"].size, stats["accepted"]
-            done = f"accepted {moved.mean():.3f}, rows per step {few(stats['rows'].mean())}" if moved.size else "none"
-            lines.append(f"part {number} ({part.label})   {100 * share:.0f} % of the steps: {done}")
-        return tuple(lines)
+    def __repr__(self) -> str:
+        return shown.line_of(self)
 
-    def _notes(self) -> list[str]:
-        notes = [f"stopped early: {self.num_draws} draws of each chain"] if self.interrupted else []
-        if nonfinite := int(self.stats["nonfinite"].sum()):
-            notes.append(f"{nonfinite} proposals were rejected because a row's log likelihood ratio was not finite")
-        notes += self.doubts
-        notes += () if self.exchanges is None else self.exchanges.warnings
-        parts = self.kernel.parts()
-        for number, part in enumerate(parts):
-            stats = self.part_stats(number)
-            said = part.notes(stats, self.session.model) + part.warnings(stats)
-            notes += [f"part {number}: {note}" for note in said] if len(parts) > 1 else said
-        return notes
+    def _repr_html_(self) -> str:
+        return shown.card_of(self)
+
+    def report(self, path: str | os.PathLike[str], title: str = "Posterior report") -> Path:
+        """Writes the run as one HTML page that needs nothing else: estimates, doubts, costs and pictures.
+
+        Args:
+            path: Ends in .html; an existing page is replaced.
+            title: Heading of the page.
+
+        Returns:
+            The path. To compare several runs on one page there is `tallmc.diagnostics.report.write_report`.
+        """
+        return reports.write(self, path, title)
 
     def summary(self) -> Summary:
         """Mean, spread, effective sample sizes, R-hat and Monte Carlo error, and what the draws cost."""

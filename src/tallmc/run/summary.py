@@ -1,6 +1,7 @@
 """A run in one table and a few lines."""
 
 import dataclasses
+import html
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -55,16 +56,24 @@ class Summary:
             lines.append(self.audit)
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
+    def table_html(self) -> str:
+        """The table alone."""
+        return _renamed(self.table).to_html(float_format="{:.4g}".format)
+
     def _repr_html_(self) -> str:
-        return f"{self.table.to_html(float_format='{:.4g}'.format)}<pre>{str(self).split(chr(10) * 2, 1)[1]}</pre>"
+        return f"{self.table_html()}<pre>{html.escape(str(self).split(chr(10) * 2, 1)[1])}</pre>"
 
 
 def _readable(table: "pandas.DataFrame") -> str:
+    return _renamed(table).to_string(float_format="{:.4g}".format)
+
+
+def _renamed(table: "pandas.DataFrame") -> "pandas.DataFrame":
     renamed = table.rename(columns={"eti90_lb": "5%", "eti90_ub": "95%"})
     for name in ("ess_bulk", "ess_tail"):
         if name in renamed:
             renamed[name] = [f"{value:,.0f}" for value in renamed[name]]
-    return renamed.to_string(float_format="{:.4g}".format)
+    return renamed
 
 
 def timing_text(timing: dict[str, float]) -> str:
