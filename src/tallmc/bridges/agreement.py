@@ -17,6 +17,10 @@ _RADII = (2.0, 1.0, 0.3, 0.1)  # of the unconstrained numbers, as NumPyro's star
 _TOLERANCE = 1e-5
 
 
+class NowhereFiniteError(ValueError):
+    """There was no position to compare at."""
+
+
 class Parts(NamedTuple):
     """Log densities of parts of a model at one position, by name.
 
@@ -29,7 +33,7 @@ class Parts(NamedTuple):
     others: dict[str, Any]
 
 
-Whole = Callable[[PyTree], Parts]
+Both = Callable[[PyTree], tuple[Parts, Parts]]
 
 
 class Found(NamedTuple):
@@ -69,28 +73,27 @@ def random_positions(posterior: Posterior, start: PyTree) -> list[PyTree]:
     return positions
 
 
-def disagreement(positions: Sequence[PyTree], whole: Whole, apart: Whole) -> Found | None:
+def disagreement(positions: Sequence[PyTree], both: Both) -> Found | None:
     """The first part of which whole and apart differ; None if they agree.
 
     Args:
         positions: Natural ones. Those where something is not finite are passed over.
-        whole: Log densities of the rows together.
-        apart: As sums over single rows.
+        both: Log densities of the rows together, and as sums over single rows.
 
     Raises:
-        ValueError: If the log density is finite at none of them.
+        NowhereFiniteError: If the log density is finite at none of them.
     """
     compared = 0
     with double_precision():
         for position in positions:
-            found = _first_difference(*(_numbers(side(as_double(position))) for side in (whole, apart)))
+            found = _first_difference(*map(_numbers, both(as_double(position))))
             if isinstance(found, Found):
                 return found
             compared += found
             if compared == _POSITIONS:
                 return None
     if not compared:
-        raise ValueError(
+        raise NowhereFiniteError(
             "the log density is not finite at any of the random positions tried, in the limits of all parameters; mend "
             "the model, or give parameters priors whose support says what values they can have"
         )

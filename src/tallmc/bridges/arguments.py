@@ -32,8 +32,9 @@ class Rest(eqx.Module):
 
     def with_rows(self, columns: PyTree) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """All arguments, those of rows being these."""
-        leaves = dict(self.fixed) | dict(zip(self.places, self.arrays, strict=True))
-        leaves |= {place: columns[name] for place, name in self.columns}
+        # JAX's arrays, for a model may index them by what is traced.
+        leaves = dict(self.fixed) | dict(zip(self.places, map(jnp.asarray, self.arrays), strict=True))
+        leaves |= {place: jnp.asarray(columns[name]) for place, name in self.columns}
         return jax.tree.unflatten(self.structure, [leaves[place] for place in range(len(leaves))])
 
 
@@ -49,6 +50,7 @@ class Arguments:
     def __init__(self, model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]):
         paths, self.structure = jax.tree.flatten_with_path((args, kwargs))
         parameters = _parameters(model)
+        self.lists = [name for name, value in _by_name(args, kwargs, parameters) if isinstance(value, list | tuple)]
         self.names = [_name(path, parameters) for path, _ in paths]
         self.leaves = [_checked(name, leaf) for name, (_, leaf) in zip(self.names, paths, strict=True)]
 
@@ -63,6 +65,11 @@ class Arguments:
             f"{name} has {leaf.shape[0]}" for name, leaf in zip(self.names, self.leaves, strict=True) if _is_array(leaf)
         ]
         return ", ".join(arrays) if arrays else "there is no array among them"
+
+    @property
+    def hint(self) -> str:
+        """What lists might be."""
+        return "".join(f"; {name} is a list, and data must be arrays: numpy.asarray({name})" for name in self.lists)
 
     def apart(self, num_rows: int) -> tuple[dict[str, np.ndarray | Array], Rest]:
         """Columns of so many rows, and the rest."""
@@ -93,6 +100,11 @@ class Arguments:
         ]
         jax.eval_shape(run, *shapes)
         return found[0]
+
+
+def _by_name(args: tuple[Any, ...], kwargs: dict[str, Any], parameters: list[str]) -> list[tuple[str, Any]]:
+    named = [*parameters[: len(args)], *(f"number {place}" for place in range(len(parameters), len(args)))]
+    return [*zip(named, args, strict=True), *kwargs.items()]
 
 
 def _is_array(leaf: object) -> bool:

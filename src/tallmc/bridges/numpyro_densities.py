@@ -33,6 +33,6 @@ def _log_prob(distribution: Any, value: Any, intermediates: Any) -> Array:
 
 
 def _bernoulli(logits: Array, value: Array) -> Array:
-    """Of a yes or no. NumPyro writes it with abs and max, whose kinks cancel; bounds cannot know that. Here are none."""
+    """Of a yes or no. NumPyro writes it with abs and max, whose kinks cancel: bounds cannot know. Here are none."""
     possible = (value == 0) | (value == 1)
     return jnp.where(possible, -jax.nn.softplus((1 - 2 * value) * logits), -jnp.inf)

@@ -1,12 +1,11 @@
 """`tm.from_numpyro`: a NumPyro model over a plate of rows as a posterior."""
 
-from collections.abc import Callable
 from typing import Any
 
 from tallmc.posterior import Posterior
 
 
-def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Posterior:
+def from_numpyro(model: Any, *args: Any, **kwargs: Any) -> Posterior:
     """The posterior of a NumPyro model whose data is a plate of rows.
 
     The plate is found by its length, which must be that of the first axis of the arguments that hold the data. What is

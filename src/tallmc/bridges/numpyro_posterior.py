@@ -1,5 +1,6 @@
 """A NumPyro model as a posterior: found, taken apart, checked."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -8,12 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 from numpyro import handlers
+from numpyro.distributions import biject_to
 from numpyro.infer.util import compute_log_probs
 
 from tallmc.bridges import agreement
 from tallmc.bridges.agreement import Parts
 from tallmc.bridges.arguments import Arguments
-from tallmc.bridges.numpyro_program import NamedSites, NumPyroProgram, OtherSites, RowLikelihood
+from tallmc.bridges.numpyro_program import NamedSites, NumPyroProgram, OtherSites, RowLikelihood, SomeRows
 from tallmc.bridges.numpyro_sites import Sites, plate_of_rows, sites_of
 from tallmc.bridges.supports import transform_of
 from tallmc.numerics.double_precision import as_double
@@ -23,7 +25,7 @@ from tallmc.posterior.rows import RowsInMemory
 from tallmc.transforms import Transform
 
 
-def posterior_of(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Posterior:
+def posterior_of(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Posterior:
     """See `tm.from_numpyro`."""
     if not callable(model):
         raise ValueError(f"model must be a function with numpyro.sample statements, not {type(model).__name__}")
@@ -38,7 +40,6 @@ def posterior_of(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[
     transforms, start = _limits(program, rows, first)
     posterior = Posterior(likelihood, rows, prior, transforms=transforms)
     zeros = jax.tree.map(np.zeros_like, posterior.unconstrain(start))
-    start = jax.tree.map(np.asarray, posterior.constrain(zeros))
     some = rows.take(agreement.some_rows(rows.num_rows))
     positions = agreement.random_positions(posterior, zeros)
     _check(program, likelihood, prior, some, positions, whole=rows.num_rows <= agreement.ALL_ROWS)
@@ -58,45 +59,52 @@ def _refuse_discrete(known: Sites) -> None:
 
 def _limits(program: NumPyroProgram, rows: RowsInMemory, first: PyTree) -> tuple[dict[str, Transform], PyTree]:
     """The transform of each site that has limits, and some position within them."""
-    found = []
-    for seed in (0, 1):
-        seeded = NumPyroProgram(_Seeded(program.model, seed), program.plate, (), program.rest)
-        try:
-            found.append(seeded.trace({}, first)[0])
-        except Exception as error:  # whatever the caller's own function raises
-            raise ValueError(
-                f"the model does not run on one row, plate {program.plate} being one long ({_said(error)}); write its "
-                "data with the rows along the first axis, all of it among the arguments, and the plate around it"
-            ) from error
+    try:
+        (first_supports, values), (other_supports, _) = (_supports(program, first, at) for at in (0.0, 0.5))
+    except NotImplementedError as error:
+        raise ValueError(f"{_said(error)}; take another parameterisation") from error
+    except Exception as error:  # whatever the caller's own function raises
+        raise ValueError(
+            f"the model does not run on one row, plate {program.plate} being one long ({_said(error)}); write its data "
+            "with the rows along the first axis, all of it among the arguments, and the plate around it"
+        ) from error
     transforms, position = {}, {}
     for name in program.latent:
-        site, again = (sites[name] for sites in found)
-        support = site["fn"].support
-        if jax.tree.structure(support) != jax.tree.structure(again["fn"].support) or not all(
-            np.array_equal(*pair)
-            for pair in zip(jax.tree.leaves(support), jax.tree.leaves(again["fn"].support), strict=True)
-        ):
+        support, again = first_supports[name], other_supports[name]
+        pairs = zip(jax.tree.leaves(support), jax.tree.leaves(again), strict=True)
+        if not all(np.array_equal(*pair) for pair in pairs):
             raise ValueError(
                 f"the limits of site {name} depend on other parameters; give it fixed ones, and scale it: "
                 "numpyro.deterministic(name, scale * numpyro.sample(..., dist.Uniform(0, 1)))"
             )
-        try:
-            transform = transform_of(support)
-        except ValueError as error:
-            raise ValueError(f"site {name} cannot be moved: {error}; take another parameterisation") from error
+        transform = transform_of(support)
         transforms |= {} if transform is None else {name: transform}
-        position[name] = np.asarray(site["value"])
+        position[name] = np.asarray(values[name])
     return transforms, position
 
 
-class _Seeded:
-    """A model that draws its parameters."""
+def _supports(program: NumPyroProgram, columns: PyTree, at: float) -> tuple[dict[str, Any], dict[str, Array]]:
+    """The support of each parameter, which is a pytree, and its value where all unconstrained numbers are `at`."""
 
-    def __init__(self, model: Callable[..., Any], seed: int):
-        self.model, self.seed = model, seed
+    def value(site: Any) -> Array | None:
+        if site["type"] != "sample" or site["is_observed"]:
+            return None
+        try:
+            bijection = biject_to(site["fn"].support)
+        except NotImplementedError as error:
+            said = f"site {site['name']} cannot be moved: NumPyro has no bijection for {site['fn'].support}"
+            raise NotImplementedError(said) from error
+        return bijection(jnp.full(bijection.inverse_shape(site["fn"].shape(site["kwargs"]["sample_shape"])), at))
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return handlers.seed(self.model, self.seed)(*args, **kwargs)
+    @jax.jit
+    def look(columns: PyTree) -> tuple[dict[str, Any], dict[str, Array]]:
+        model = handlers.substitute(program.model, substitute_fn=value)
+        sites, _ = dataclasses.replace(program, model=model, latent=()).trace({}, columns)
+        parameters = {name: sites[name] for name in program.latent}
+        supports = {name: site["fn"].support for name, site in parameters.items()}
+        return supports, {name: site["value"] for name, site in parameters.items()}
+
+    return look(columns)
 
 
 def _check(
@@ -118,16 +126,14 @@ def _check(
                 _summed(program.log_probs(position, plain, rows=False)),
             )
         args, kwargs = as_double(program.rest).with_rows(plain)
-        with promoting():
+        with promoting(), SomeRows(program.plate, len(jax.tree.leaves(plain)[0])):
             log_probs, sites = compute_log_probs(program.model, args, kwargs, dict(position))
         of_rows = {name for name in log_probs if program.of_plate(sites[name])}
-        scale = _scale(program, sites)
         return Parts(
-            {name: value / scale for name, value in log_probs.items() if name in of_rows},
+            {name: value for name, value in log_probs.items() if name in of_rows},
             {name: value for name, value in log_probs.items() if name not in of_rows},
         )
 
-    @jax.jit
     def apart(position: PyTree) -> Parts:
         def of_row(row: PyTree) -> dict[str, Array]:
             columns = jax.tree.map(lambda leaf: leaf[None], row)
@@ -137,8 +143,10 @@ def _check(
         return Parts(rows, _summed(given_prior.program.log_probs(position, given_prior.first, rows=False)))
 
     try:
-        found = agreement.disagreement(positions, together, apart)
-    except (TypeError, IndexError, AssertionError, NotImplementedError) as error:
+        found = agreement.disagreement(positions, jax.jit(lambda position: (together(position), apart(position))))
+    except agreement.NowhereFiniteError:
+        raise
+    except (TypeError, ValueError, IndexError, AssertionError, NotImplementedError) as error:
         raise ValueError(
             f"the model does not run on single rows ({_said(error)}); write its data with the rows along the first "
             "axis, all of it among the arguments"
@@ -158,22 +166,22 @@ def _check(
     )
 
 
-def _scale(program: NumPyroProgram, sites: Any) -> float:
-    size, drawn = sites[program.plate]["args"]
-    return 1.0 if drawn is None else size / drawn
-
-
 def _summed(log_probs: dict[str, Array]) -> dict[str, Array]:
     return {name: jnp.sum(value) for name, value in log_probs.items()}
 
 
 def _named_by_no_row(program: NumPyroProgram, first: PyTree, some: PyTree, position: PyTree) -> tuple[str, ...]:
     """Deterministic sites that are the same whatever the rows."""
-    of_one, of_some = (program.named(position, columns) for columns in (first, some))
+
+    @jax.jit
+    def named(position: PyTree, first: PyTree, some: PyTree) -> tuple[dict[str, Array], dict[str, Array]]:
+        return program.named(position, first), program.named(position, some)
+
+    of_one, of_some = named(position, first, some)
     return tuple(
         name
         for name, value in of_one.items()
-        if value.shape == of_some[name].shape and bool(jnp.allclose(value, of_some[name], equal_nan=True))
+        if value.shape == of_some[name].shape and bool(np.allclose(value, of_some[name], equal_nan=True))
     )
 
 

@@ -66,11 +66,23 @@ class NumPyroProgram(eqx.Module):
         """Log density of each site of rows, or of each other one."""
         sites, scale = self.trace(position, columns)
         with promoting():
-            return {
+            found = {
                 name: log_prob_of(site, scale if rows else 1.0)
                 for name, site in sites.items()
                 if site["type"] == "sample" and self.of_plate(site) == rows
             }
+        if rows:
+            self._check_lengths(sites, found, len(jax.tree.leaves(columns)[0]))
+        return found
+
+    def _check_lengths(self, sites: Any, found: dict[str, Array], count: int) -> None:
+        for name, log_prob in found.items():
+            (dim,) = (frame.dim for frame in sites[name]["cond_indep_stack"] if frame.name == self.plate)
+            if log_prob.shape[dim] != count:
+                raise ValueError(
+                    f"site {name} has {log_prob.shape[dim]} values where there are {count} rows: is its data not among "
+                    "the arguments?"
+                )
 
     def named(self, position: PyTree, columns: PyTree) -> dict[str, Array]:
         """What the model calls deterministic, but for what it says of rows."""

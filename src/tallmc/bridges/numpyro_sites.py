@@ -56,8 +56,6 @@ class Sites(NamedTuple):
 
 def sites_of(model: Callable[..., Any], arguments: Arguments) -> Sites:
     """Runs a model without numbers, or says why that cannot be."""
-    if not callable(model):
-        raise ValueError(f"model must be a function with numpyro.sample statements, not {type(model).__name__}")
     seeded = handlers.seed(model, rng_seed=0)
     try:
         with promoting():
@@ -78,7 +76,7 @@ def sites_of(model: Callable[..., Any], arguments: Arguments) -> Sites:
         said = " ".join(str(error).split())
         raise ValueError(
             f"the model does not run on these arguments ({type(error).__name__}: {said}); {arguments.lengths} rows: "
-            "mend the model or pass what it takes"
+            f"mend the model or pass what it takes{arguments.hint}"
         ) from error
     return traced
 

@@ -54,11 +54,8 @@ def transform_of(constraint: Any) -> Transform | None:
 
     Args:
         constraint: Of real numbers; its parameters are numbers, not traced.
-
-    Raises:
-        ValueError: If NumPyro has no bijection for it.
     """
-    from numpyro.distributions import biject_to, constraints
+    from numpyro.distributions import constraints
 
     while isinstance(constraint, constraints.independent):
         constraint = constraint.base_constraint
@@ -75,10 +72,6 @@ def transform_of(constraint: Any) -> Transform | None:
     names = {"_real_vector", "_real_matrix"}
     if type(constraint).__name__.lower() in names or constraint in (constraints.real_vector, constraints.real_matrix):
         return None
-    try:
-        biject_to(constraint)
-    except NotImplementedError as error:
-        raise ValueError(f"NumPyro has no bijection for numbers within {constraint}") from error
     values, (names_of_values, others) = constraint.tree_flatten()
     named = dict(zip(names_of_values, map(_plain, values), strict=True)) | others
     return Supported(type(constraint), tuple(named.items()))

@@ -63,6 +63,8 @@ class Encoder:
             if not all(isinstance(key, str) for key in value):
                 raise ValueError(f"cannot save a dict with keys {list(value)}; name the parts of a position by strings")
             return {"dict": {key: self.encode(item) for key, item in value.items()}}
+        if isinstance(value, jax.tree_util.PyTreeDef):
+            return {"structure": self.encode(jax.tree.unflatten(value, range(value.num_leaves)))}
         if hasattr(value, "_fields") and isinstance(value, tuple):
             return {"tuple_of": _name_of(type(value)), "items": [self.encode(item) for item in value]}
         if isinstance(value, tuple | list):
@@ -113,6 +115,8 @@ class Decoder:
             return self._decode_array(code)
         if "class" in code:
             return _rebuild(_found(code["class"]), {name: self.decode(part) for name, part in code["fields"].items()})
+        if "structure" in code:
+            return jax.tree.structure(self.decode(code["structure"]))
         if "tuple_of" in code:
             return _found(code["tuple_of"])(*(self.decode(item) for item in code["items"]))
         if "enum" in code:
