@@ -80,8 +80,7 @@ def nuts_of(model, args, num_samples=1000):
 
 
 def assert_agree(ours, theirs, names, effective):
-    """Means within five Monte Carlo errors of so many effective draws on either side, which both summaries have: an
-    honest pair fails once in 10^6 coordinates, and these seeds are fixed. Standard deviations within eight of theirs."""
+    """Means within five Monte Carlo errors of so many effective draws on either side: an honest pair fails once in 10^6 coordinates, and these seeds are fixed. Standard deviations within eight of theirs."""
     for name in names:
         one, other = (
             np.asarray(draws[name], float).reshape(-1, *np.shape(draws[name])[2:]) for draws in (ours, theirs)
@@ -103,7 +102,7 @@ def test_a_constrained_scale_quickly():
     args = tuple(GENERATOR.normal(size=(2, 12)).astype(np.float32))
     run = tm.sample(tm.from_numpyro(line, *args), tm.NUTS(), num_samples=500, num_warmup=300, progress=False)
     assert_agree(run.samples, nuts_of(line, args, 500), ("slope", "sigma"), effective=300)
-    spoilt = {**run.samples, "sigma": run.samples["sigma"] * 1.1}
+    spoilt = {**run.samples, "sigma": run.samples["sigma"] * 1.5}
     with pytest.raises(AssertionError):
         assert_agree(spoilt, run.samples, ["sigma"], effective=300)
 

@@ -132,7 +132,7 @@ def test_bambi_models_are_pymc_models():
     backend = types.SimpleNamespace(model=None)
     built = types.SimpleNamespace(backend=backend, build=lambda: setattr(backend, "model", linear()))
     assert tm.from_bambi(built).num_rows == ROWS
-    with pytest.raises(ValueError, match="model must be a bambi.Model, not Model"):
+    with pytest.raises(ValueError, match=r"model must be a bambi\.Model, not Model"):
         tm.from_bambi(linear())
 
 

@@ -1,7 +1,6 @@
 """A NumPyro model as a posterior: found, taken apart, checked."""
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any
 
 import jax

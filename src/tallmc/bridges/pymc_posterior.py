@@ -287,8 +287,8 @@ def _check(graph: _Graph, of_row: PyMCFunction, others: PyMCFunction, rows: Any,
     crowded = [name for name, value in positions[0].items() if np.shape(value)[:1] == (graph.num_rows,)]
     if found is not None and crowded:
         raise ValueError(
-            f"{crowded[0]} is a parameter of each row: tallmc reads few rows a step, and cannot move so many; sum it out "
-            "of the likelihood"
+            f"{crowded[0]} is a parameter of each row: tallmc reads few rows a step, and cannot move so many; sum it "
+            "out of the likelihood"
         )
     if found is not None:
         raise ValueError(
