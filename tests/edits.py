@@ -30,6 +30,7 @@ ROW_BOUNDS = "tests/laws/test_row_bounds.py::"
 BEST = SAMPLE + "test_warmup_finds_the_best_acceptance_rate_and_then_leaves_it"
 
 FRAMES, AFTER, MISTAKES = "tests/test_frames.py::", "tests/test_after.py::", "tests/test_mistakes.py::"
+FROM_NUMPYRO, BLACKJAX = "tests/test_from_numpyro.py::", "tests/test_as_blackjax.py::"
 
 MUTANTS = {
     # Data frames, and what comes after the draws.
@@ -56,6 +57,25 @@ MUTANTS = {
         "subsampling_se=float(np.hypot(found.sampling, noise))",
         "subsampling_se=float(np.hypot(found.sampling, 0 * noise))",
         (AFTER + "test_errors_of_leave_one_out_are_as_large_as_it_says",),
+    ),
+    # Bridges.
+    "a plate of one row is scaled to all": Mutant(
+        "bridges/numpyro_densities.py",
+        'site["scale"] / extra',
+        'site["scale"]',
+        (FROM_NUMPYRO + "test_densities_are_numpyros_on_both_scales[minibatches]",),
+    ),
+    "rows that depend on each other pass": Mutant(
+        "bridges/agreement.py",
+        "elif not abs(value - mine[name]) <= _TOLERANCE * (1 + abs(value)):",
+        "elif not abs(value - mine[name]) <= _TOLERANCE * (1 + abs(value)) and not of_rows:",
+        (FROM_NUMPYRO + "test_bad_models_end_in_one_line",),
+    ),
+    "a step for BlackJAX stays where it was": Mutant(
+        "bridges/blackjax_steps.py",
+        "return ChainState(posterior.constrain(problem.kernel.position(rest)), rest, state.time + 1), info",
+        "return ChainState(posterior.constrain(problem.kernel.position(rest)), state.rest, state.time + 1), info",
+        (BLACKJAX + "test_steps_under_scan_have_the_posterior",),
     ),
     # Bounds from programs.
     "rounding is inward": Mutant(

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Int, PyTree
 
 from tallmc.control_variates import Taylor
@@ -94,7 +95,7 @@ def as_blackjax(
 
     def begin(position: PyTree, rng_key: Array | None = None) -> ChainState:
         del rng_key  # BlackJAX passes one to algorithms that want it
-        traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(position))
+        traced = any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(position))
         if not traced:
             position = _checked(problem, posterior, position)
         natural = jax.tree.map(jnp.asarray, position)

@@ -32,7 +32,7 @@ def _log_prob(distribution: Any, value: Any, intermediates: Any) -> Array:
     return jnp.broadcast_to(_bernoulli(plain.logits, value), jnp.broadcast_shapes(distribution.shape(), value.shape))
 
 
-def _bernoulli(logits: Array, value: Array) -> Array:
+def _bernoulli(logits: Any, value: Array) -> Array:
     """Of a yes or no. NumPyro writes it with abs and max, whose kinks cancel: bounds cannot know. Here are none."""
     possible = (value == 0) | (value == 1)
     return jnp.where(possible, -jax.nn.softplus((1 - 2 * value) * logits), -jnp.inf)

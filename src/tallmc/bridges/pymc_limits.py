@@ -47,7 +47,7 @@ def limit_of(variable: Any, transform: Any) -> Transform | None:
     return transform_of(constraints.greater_than(low) if high is None else constraints.less_than(high))
 
 
-def _end(variable: Any, end: Any) -> np.ndarray | float | None:
+def _end(variable: Any, end: Any) -> Any:
     if end is None or isinstance(end, int | float | np.ndarray | np.number):
         return end
     inputs = list(graph_inputs([end]))

@@ -173,7 +173,7 @@ def _graph_of(model: Any) -> _Graph:
             f"observed variables have different lengths ({_listed(lengths)}); sample from one of them at a time, "
             "or give all the same rows"
         )
-    natural: Any = remove_value_transforms(model)
+    natural = _natural(model)
     values = {variable.name: natural.rvs_to_values[variable] for variable in natural.free_RVs}
     named = {
         variable.name: natural.logp(vars=[variable], sum=False, jacobian=False)[0] for variable in natural.basic_RVs
@@ -188,6 +188,18 @@ def _graph_of(model: Any) -> _Graph:
     return _Graph(
         natural, values, of_rows, {name: term for name, term in named.items() if name not in of_rows}, columns, num_rows
     )
+
+
+def _natural(model: Any) -> Any:
+    """The model without transforms; PyMC copies none that has starting values, which play no part here."""
+    starting = dict(model.rvs_to_initial_values)
+    model.rvs_to_initial_values.update(dict.fromkeys(starting))
+    try:
+        return remove_value_transforms(model)
+    except NotImplementedError as error:
+        raise ValueError(f"PyMC cannot copy this model: {error}; write it without that") from error
+    finally:
+        model.rvs_to_initial_values.update(starting)
 
 
 def _length(model: Any, variable: Any) -> int:
@@ -272,6 +284,12 @@ def _check(graph: _Graph, of_row: PyMCFunction, others: PyMCFunction, rows: Any,
             f"the model does not run on single rows ({type(error).__name__}: {' '.join(str(error).split())[:160]}); "
             "give every row its own outcome, and let nothing be as long as the rows but data"
         ) from error
+    crowded = [name for name, value in positions[0].items() if np.shape(value)[:1] == (graph.num_rows,)]
+    if found is not None and crowded:
+        raise ValueError(
+            f"{crowded[0]} is a parameter of each row: tallmc reads few rows a step, and cannot move so many; sum it "
+            "out of the likelihood"
+        )
     if found is not None:
         raise ValueError(
             f"rows of {found.part} are not independent given the parameters: their log density is {found.whole:.6g} "

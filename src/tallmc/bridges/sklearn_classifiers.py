@@ -91,9 +91,9 @@ class BayesianLogisticRegression(_BinaryRegression):
     def __init__(
         self,
         prior_precision: Any = 1.0,
-        intercept_precision: float = 0.01,
+        intercept_precision: Any = 0.01,
         *,
-        fit_intercept: bool = True,
+        fit_intercept: Any = True,
         num_samples: int = 1000,
         num_warmup: int = 1000,
         num_chains: int = 4,
@@ -145,9 +145,9 @@ class BayesianProbitRegression(_BinaryRegression):
     def __init__(
         self,
         prior_precision: Any = 1.0,
-        intercept_precision: float = 0.01,
+        intercept_precision: Any = 0.01,
         *,
-        fit_intercept: bool = True,
+        fit_intercept: Any = True,
         num_samples: int = 1000,
         num_warmup: int = 1000,
         num_chains: int = 4,

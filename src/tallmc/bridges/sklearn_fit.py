@@ -29,7 +29,8 @@ class BayesianRegression(BaseEstimator):
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the run, whose programs belong to this process: what predicts is kept."""
-        return {name: value for name, value in BaseEstimator.__getstate__(self).items() if name != "run_"}
+        state: Any = BaseEstimator.__getstate__(self)
+        return {name: value for name, value in state.items() if name != "run_"}
 
     def _draw(self, link: Link, X: np.ndarray, y: np.ndarray) -> None:
         """Samples, and keeps the draws: `coef_draws_` (draws, columns) and `intercept_draws_`."""

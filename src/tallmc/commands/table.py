@@ -41,9 +41,9 @@ def read_table(path: Path, target: str, wanted: Sequence[str]) -> Table:
         raise ValueError(f"column {target!r} is the target and among the columns; leave it out of --columns")
     if not names:
         raise ValueError(f"{path.name} has no column but the target {target!r}; a regression needs at least one")
+    if not len(found[target]):
+        raise ValueError(f"{path.name} has no rows; a regression needs at least one")
     y, columns = _numbers(target, found[target]), [_numbers(name, found[name]) for name in names]
-    if not len(y):
-        raise ValueError(f"{path.name} has no rows")
     return Table(np.stack(columns, axis=1), y, names)
 
 
