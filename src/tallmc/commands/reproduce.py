@@ -112,4 +112,4 @@ def _print_result(result: Result, out: Console) -> None:
         out.print(f"differs: {which}: {reason}", markup=False, highlight=False)
     for note in result.notes:
         out.print(note, markup=False, highlight=False)
-    out.print(f"{result.count}; {sum(result.seconds.values()):,.0f} s.\n", markup=False, highlight=False)
+    out.print(f"{result.count}; {result.duration}.\n", markup=False, highlight=False)

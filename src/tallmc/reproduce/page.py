@@ -90,7 +90,7 @@ def _section(result: Result, about: Experiment) -> str:
     return (
         f"<h2 id='{slug(result.name)}'>{html.escape(about.title)}</h2>"
         f"<p class='soft'>{html.escape(about.paper)}, {html.escape(about.place)}. {html.escape(result.count)}; {size}, "
-        f"{sum(result.seconds.values()):,.0f} s.</p><p>{html.escape(about.summary)}</p>{notes}{pictures}"
+        f"{result.duration}.</p><p>{html.escape(about.summary)}</p>{notes}{pictures}"
         "<table><thead><tr><th>figure</th><th>paper</th><th>ours</th><th>tolerance</th><th></th></tr></thead>"
         f"<tbody>{lines}</tbody></table>"
         f"<p class='soft'><small>Settings: {html.escape(settings)}. {html.escape(versions)}. {html.escape(machine)}."

@@ -27,7 +27,7 @@ class Result:
         quick: Whether it was the small size.
         lines: The paper's figures beside ours.
         parts: What each part measured.
-        seconds: How long each part took.
+        seconds: How long each part took, by the clock on the wall and on the processor.
         about: Settings (the seed among them), versions and the machine.
         pictures: SVG by title.
     """
@@ -36,7 +36,7 @@ class Result:
     quick: bool
     lines: tuple[Line, ...]
     parts: dict[str, Measured]
-    seconds: dict[str, float]
+    seconds: dict[str, dict[str, float]]
     about: dict[str, Any]
     pictures: dict[str, str] = dataclasses.field(default_factory=dict)
 
@@ -60,6 +60,12 @@ class Result:
             text += f", {differ} differ{'s' if differ == 1 else ''}"
             text += f" ({unknown} for a reason that we do not know)" if unknown else " for a known reason"
         return text
+
+    @property
+    def duration(self) -> str:
+        """How long all parts took, in words."""
+        wall, processor = (sum(spent[clock] for spent in self.seconds.values()) for clock in ("wall", "processor"))
+        return f"{wall:,.0f} s ({processor:,.0f} s of processor time)"
 
     def write(self, path: Path) -> None:
         """Writes everything but the pictures."""

@@ -57,22 +57,24 @@ def reproduce(
 
 def _measured(
     kind: Kind, bench: Bench, folder: Path, fingerprint: str, *, again: bool
-) -> tuple[dict[str, Measured], dict[str, float]]:
+) -> tuple[dict[str, Measured], dict[str, dict[str, float]]]:
     parts, seconds = {}, {}
     for number, name in enumerate(kind.parts, 1):
         path = folder / "parts" / f"{slug(name)}.json"
         kept = None if again else _kept(path, fingerprint)
         if kept is None:
             bench.say(f"  part {number} of {len(kind.parts)}: {name}")
-            began = time.perf_counter()
+            began, busy = time.perf_counter(), time.process_time()
             # Through JSON and back, so that what is kept and what is shown are the same numbers.
             found = as_json(kind.measure(name, bench))
-            kept = {"fingerprint": fingerprint, "seconds": time.perf_counter() - began, "measured": found}
+            spent = {"wall": time.perf_counter() - began, "processor": time.process_time() - busy}
+            kept = {"fingerprint": fingerprint, "seconds": spent, "measured": found}
             write_json(path, kept)
             kept = json.loads(path.read_text(encoding="utf-8"))
         else:
             bench.say(f"  part {number} of {len(kind.parts)}: {name} (kept from an earlier run)")
-        parts[name], seconds[name] = measured_from(kept["measured"]), round(kept["seconds"], 3)
+        parts[name] = measured_from(kept["measured"])
+        seconds[name] = {clock: round(spent, 2) for clock, spent in kept["seconds"].items()}
     return parts, seconds
 
 
