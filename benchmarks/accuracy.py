@@ -1,10 +1,10 @@
 """How right: two million draws of the mixture against the posterior on a grid, beside exact Barker's."""
 
 import numpy as np
-from tests.controls import Textbook
 
 import tallmc as tm
 from benchmarks import mixture
+from tallmc.reproduce.printed import PrintedMHMinibatch as Textbook
 
 NUM_DRAWS, NUM_CHAINS = 2_000_000, 4
 

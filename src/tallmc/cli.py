@@ -178,6 +178,43 @@ def design(
 
 
 @app.command()
+def reproduce(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Experiments.", show_default="list them")
+    ] = None,
+    all_of_them: Annotated[bool, typer.Option("--all", help="Run every experiment.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="A small size: minutes for all of them on two cores.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Measure again what an earlier run kept.")] = False,
+    report: Annotated[
+        Path | None, typer.Option(help="Where to write one HTML page of all results.", show_default="nowhere")
+    ] = None,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Folder of public data.", show_default="TALLMC_DATA, else fetched")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for numbers, draws and pictures.")] = Path("tallmc-reproduced"),
+) -> None:
+    """Run experiments of the papers again, and put what comes out beside what was printed.
+
+    Without a name, lists them. Each line has the paper's figure, ours, the tolerance, and whether it holds; a line that
+    differs comes with the reason. Numbers (JSON), draws and pictures (SVG) are written to a folder. An interrupted run
+    goes on where it stopped. Exits with code 1 if a line differs for a reason that is not known.
+    """
+    from tallmc.commands.reproduce import ReproduceSettings, run_reproduce
+
+    settings = ReproduceSettings(
+        names=tuple(names or ()),
+        all_of_them=all_of_them,
+        quick=quick,
+        again=again,
+        data=data_dir,
+        out=out,
+        report=report,
+    )
+    if not run_reproduce(settings, _console()):
+        raise typer.Exit(1)
+
+
+@app.command()
 def ingest(
     source: Annotated[str, typer.Argument(help="File, folder, pattern or URL: Parquet, CSV, Arrow, .npy or .npz.")],
     path: Annotated[Path, typer.Argument(help="The folder to make.")],

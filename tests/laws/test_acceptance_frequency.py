@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import tallmc as tm
-from tests.controls import Overconfident, Textbook
+from tallmc.reproduce.printed import PrintedMHMinibatch as Textbook
+from tests.controls import Overconfident
 from tests.registry import FEEDS, RULES, allowed_error, chance_to_accept
 from tests.simulate import decide, exponential, normal, population
 

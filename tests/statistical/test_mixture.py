@@ -10,7 +10,7 @@ import pytest
 from benchmarks import accuracy, mixture
 
 import tallmc as tm
-from tests.controls import Textbook
+from tallmc.reproduce.printed import PrintedMHMinibatch as Textbook
 
 SEEDS = (0, 1, 2, 3)
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import tallmc as tm
-from tests.controls import OwnVariance, PilotVariance, Textbook
+from tallmc.reproduce.printed import PrintedMHMinibatch as Textbook
+from tests.controls import OwnVariance, PilotVariance
 from tests.simulate import decide, exponential, population
 
 NUM_TESTS = 500_000  # standard error 0.0007
