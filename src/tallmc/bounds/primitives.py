@@ -70,6 +70,7 @@ _PLACED: dict[str, tuple[int, ...] | None] = {
     "scatter": (0, 2),
     "concatenate": None,  # all of them
 }
+MOVING_ABOUT = frozenset(_PLACED)
 _ADDED: dict[str, tuple[int, ...]] = {"reduce_sum": (0,), "cumsum": (0,), "scatter-add": (0, 2)}
 
 

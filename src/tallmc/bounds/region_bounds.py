@@ -14,6 +14,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PyTree, Real
 
 from tallmc.bounds.of_row import Likelihood, derivative_bounds_of_row, why_not_covered
+from tallmc.bounds.refusal import NotCoveredError
 from tallmc.numerics.arithmetic import matvec
 from tallmc.numerics.double_precision import as_double, double_precision
 from tallmc.numerics.flat import Unflatten, as_device_array, flatten
@@ -76,11 +77,12 @@ class FromProgram(SmoothBounds):
     def near(self, place: Place) -> Near | None:
         """Reads all rows once; None if there is no rule for some operation of the likelihood."""
         likelihood, like = place.model.log_likelihood, place.rows.like
-        if why_not_covered(likelihood, place.unravel, len(place.centre), like) is not None:
-            return None
         radius = usual_radius(len(place.centre))
         region = _Region(place.centre.astype(float), np.asarray(place.stretch, float), radius * (1 + _MARGIN))
-        (constants,) = _over_rows(likelihood, place.unravel, region, place.rows, (place.order,))
+        try:
+            (constants,) = _over_rows(likelihood, place.unravel, region, place.rows, (place.order,))
+        except NotCoveredError:
+            return None
         return Near(constants, radius, _num_predictors(likelihood, place.unravel, len(place.centre), like) == 1)
 
 
