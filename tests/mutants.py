@@ -45,19 +45,7 @@ def run_tests(folder: Path, tests: tuple[str, ...], *options: str) -> subprocess
     """Runs tests on a copy. No bytecode is kept: an edit of the same length and second would not be seen."""
     places = os.pathsep.join([str(folder / "src"), str(folder)])
     environment = os.environ | {"PYTHONPATH": places, "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-m",
-        "",
-        "-p",
-        "no:cacheprovider",
-        "--durations=0",
-        *options,
-        *tests,
-    ]
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "", "-p", "no:cacheprovider", "--durations=0", *options, *tests]
     return subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, timeout=LONGEST, check=False
     )

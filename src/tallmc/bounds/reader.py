@@ -81,13 +81,13 @@ def _unrolled(equation: Any, inputs: list[Any]) -> list[Any]:
     length, fixed, carried = (parameters[name] for name in ("length", "num_consts", "num_carry"))
     if length > _LONGEST_LOOP:
         raise not_covered(equation, f"a scan of more than {_LONGEST_LOOP} steps")
-    body, constants = body(parameters["jaxpr"])
+    inner, constants = body(parameters["jaxpr"])
     outer, carry, each = inputs[:fixed], inputs[fixed : fixed + carried], inputs[fixed + carried :]
     order = range(length - 1, -1, -1) if parameters["reverse"] else range(length)
     stacks: dict[int, list[Any]] = {}
     for step in order:
         some = [on_parts(lambda x, step=step: x[step], value) for value in each]
-        results = read(body, constants, [*outer, *carry, *some])
+        results = read(inner, constants, [*outer, *carry, *some])
         carry, stacks[step] = results[:carried], results[carried:]
     columns = [[stacks[step][place] for step in range(length)] for place in range(len(equation.outvars) - carried)]
     return [*carry, *(_stacked(column) for column in columns)]
