@@ -8,13 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from tallmc.bounds import arithmetic
-from tallmc.bounds.primitives import applied, together
+from tallmc.bounds.primitives import LONGEST_LOOP, applied, together
 from tallmc.bounds.recognised import recognised
 from tallmc.bounds.refusal import NotCoveredError, line_of, not_covered
 from tallmc.bounds.values import moves, new_guard, of_one_kind, on_parts, plain
 
 CALLS = {"jit", "pjit", "closed_call", "core_call", "remat", "remat2", "checkpoint"}
-_LONGEST_LOOP = 64  # steps that are read one after the other; a judgement: reading takes time for each
 
 
 def read(jaxpr: Any, constants: Sequence[Any], arguments: Sequence[Any]) -> list[Any]:
@@ -79,8 +78,8 @@ def _unrolled(equation: Any, inputs: list[Any]) -> list[Any]:
     """A loop over a few steps, one after the other."""
     parameters = equation.params
     length, fixed, carried = (parameters[name] for name in ("length", "num_consts", "num_carry"))
-    if length > _LONGEST_LOOP:
-        raise not_covered(equation, f"a scan of more than {_LONGEST_LOOP} steps")
+    if length > LONGEST_LOOP:
+        raise not_covered(equation, f"a scan of more than {LONGEST_LOOP} steps")
     inner, constants = body(parameters["jaxpr"])
     outer, carry, each = inputs[:fixed], inputs[fixed : fixed + carried], inputs[fixed + carried :]
     order = range(length - 1, -1, -1) if parameters["reverse"] else range(length)
