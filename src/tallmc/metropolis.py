@@ -186,6 +186,10 @@ class MetropolisHastings(Kernel[AtRest, InTest]):
         """What the rule warns of."""
         return self.rule.warnings(_of_the_test(stats))
 
+    def objections(self, stats: dict[str, np.ndarray]) -> list[str]:
+        """What the rule has seen."""
+        return self.rule.objections(_of_the_test(stats))
+
     def check(self, position: PyTree, model: Model, drawn: Drawn) -> None:
         """Asks the proposal and the rule, and whether they can go together."""
         if self.proposal.real_only:

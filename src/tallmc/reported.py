@@ -23,3 +23,8 @@ class Reported(eqx.Module):
         """Why the run should not be trusted, from the same."""
         del stats
         return []
+
+    def objections(self, stats: dict[str, np.ndarray]) -> list[str]:
+        """What was seen to be wrong with decisions that were promised to be right: it counts among `run.doubts`."""
+        del stats
+        return []

@@ -147,6 +147,11 @@ class AcceptanceRule(eqx.Module, Generic[Evidence]):
         """What speaks against every run with this rule, whatever it decides; in `run.doubts`, and warned of."""
         return []
 
+    def objections(self, stats: dict[str, np.ndarray]) -> list[str]:
+        """What was seen to be wrong with decisions that were promised to be right, from the same."""
+        del stats
+        return []
+
     def check(self, model: Model, drawn: Drawn) -> None:
         """Raises `ValueError` if this rule cannot decide about such a model from rows so drawn."""
         del model, drawn

@@ -209,7 +209,7 @@ class SubsamplingRule(SelectiveRule[SubsamplingEvidence]):
             "beyond and were decided on all rows"
         ]
 
-    def warnings(self, stats: dict[str, np.ndarray]) -> list[str]:
+    def objections(self, stats: dict[str, np.ndarray]) -> list[str]:
         """Says so if rows were seen to break their bounds."""
         broken = int(np.sum(stats["violations"]))
         if not broken:

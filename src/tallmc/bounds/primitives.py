@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from itertools import accumulate
 from typing import Any
 
 import jax
@@ -59,6 +60,7 @@ _FUNCTIONS = {
     "sin": unary.sin,
     "cos": unary.cos,
 }
+LONGEST_LOOP = 64  # steps that are read one after the other; a judgement: reading takes time for each
 _COMPARISONS = ("gt", "ge", "lt", "le", "eq", "ne")
 _COMBINATIONS = ("and", "or", "not")
 _KNOWN = {"integer_pow", *_ELEMENTWISE, *_FUNCTIONS, *_COMPARISONS, *_COMBINATIONS}
@@ -70,6 +72,7 @@ _PLACED: dict[str, tuple[int, ...] | None] = {
     "scatter": (0, 2),
     "concatenate": None,  # all of them
 }
+MOVING_ABOUT = frozenset(_PLACED)
 _ADDED: dict[str, tuple[int, ...]] = {"reduce_sum": (0,), "cumsum": (0,), "scatter-add": (0, 2)}
 
 
@@ -86,6 +89,8 @@ def applied(equation: Any, inputs: list[Any]) -> list[Any]:
         return _placed(equation, inputs)
     if name == "dot_general":
         return [arithmetic.dot(inputs[0], inputs[1], equation.params["dimension_numbers"])]
+    if name in ("cumprod", "reduce_prod"):
+        return [_product(equation, inputs[0])]
     if name in ("reduce_max", "reduce_min"):
         return [_extreme(equation, inputs[0])]
     if name in ("reduce_and", "reduce_or"):
@@ -159,6 +164,27 @@ def _sum(value: Any, axes: tuple[int, ...], function: Callable[..., Any]) -> Any
 
     log = log_sum_exp(on_parts(last, value.log))
     return Exponential(log, value.guards, None if value.direct is None else jet.added_up(function, value.direct))
+
+
+def _product(equation: Any, value: Any) -> Any:
+    """Of several numbers, one after the other."""
+    if equation.primitive.name == "reduce_prod":
+        for axis in sorted(equation.params["axes"], reverse=True):
+            ends = _running_products(equation, value, axis, reverse=False)
+            value = on_parts(lambda x, axis=axis: jnp.squeeze(x, axis), ends[-1])
+        return value
+    axis, reverse = equation.params["axis"], equation.params["reverse"]
+    products = _running_products(equation, value, axis, reverse=reverse)
+    values: list[Any] = list(of_one_kind(products[::-1] if reverse else products))
+    return together(values, lambda *parts: jnp.concatenate(parts, axis))
+
+
+def _running_products(equation: Any, value: Any, axis: int, *, reverse: bool) -> list[Any]:
+    count = value.shape[axis]
+    if count > LONGEST_LOOP:
+        raise not_covered(equation, f"a product of more than {LONGEST_LOOP} numbers")
+    factors = [on_parts(lambda x, k=k: jax.lax.slice_in_dim(x, k, k + 1, axis=axis), value) for k in range(count)]
+    return list(accumulate(factors[::-1] if reverse else factors, arithmetic.multiply))
 
 
 def _added(value: Affine | Jet, function: Callable[..., Any]) -> Any:

@@ -8,13 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from tallmc.bounds import arithmetic
-from tallmc.bounds.primitives import applied, together
+from tallmc.bounds.primitives import LONGEST_LOOP, applied, together
 from tallmc.bounds.recognised import recognised
 from tallmc.bounds.refusal import NotCoveredError, line_of, not_covered
 from tallmc.bounds.values import moves, new_guard, of_one_kind, on_parts, plain
 
-_CALLS = {"jit", "pjit", "closed_call", "core_call", "remat", "remat2", "checkpoint"}
-_LONGEST_LOOP = 64  # steps that are read one after the other; a judgement: reading takes time for each
+CALLS = {"jit", "pjit", "closed_call", "core_call", "remat", "remat2", "checkpoint"}
 
 
 def read(jaxpr: Any, constants: Sequence[Any], arguments: Sequence[Any]) -> list[Any]:
@@ -46,8 +45,8 @@ def _read_one(jaxpr: Any, equation: Any, inputs: list[Any]) -> list[Any]:
     if not any(moves(value) for value in inputs):
         return _evaluated(jaxpr, equation, inputs)
     inner = equation.params.get("jaxpr", equation.params.get("call_jaxpr"))
-    if name in _CALLS and inner is not None:
-        return read(*_body(inner), inputs)
+    if name in CALLS and inner is not None:
+        return read(*body(inner), inputs)
     match name:
         case "custom_jvp_call":
             return recognised(equation, inputs)
@@ -61,7 +60,8 @@ def _read_one(jaxpr: Any, equation: Any, inputs: list[Any]) -> list[Any]:
             return applied(equation, inputs)
 
 
-def _body(inner: Any) -> tuple[Any, Sequence[Any]]:
+def body(inner: Any) -> tuple[Any, Sequence[Any]]:
+    """Of a function that another calls, with what it closes over."""
     return (inner.jaxpr, inner.consts) if hasattr(inner, "consts") else (inner, ())
 
 
@@ -78,15 +78,15 @@ def _unrolled(equation: Any, inputs: list[Any]) -> list[Any]:
     """A loop over a few steps, one after the other."""
     parameters = equation.params
     length, fixed, carried = (parameters[name] for name in ("length", "num_consts", "num_carry"))
-    if length > _LONGEST_LOOP:
-        raise not_covered(equation, f"a scan of more than {_LONGEST_LOOP} steps")
-    body, constants = _body(parameters["jaxpr"])
+    if length > LONGEST_LOOP:
+        raise not_covered(equation, f"a scan of more than {LONGEST_LOOP} steps")
+    inner, constants = body(parameters["jaxpr"])
     outer, carry, each = inputs[:fixed], inputs[fixed : fixed + carried], inputs[fixed + carried :]
     order = range(length - 1, -1, -1) if parameters["reverse"] else range(length)
     stacks: dict[int, list[Any]] = {}
     for step in order:
         some = [on_parts(lambda x, step=step: x[step], value) for value in each]
-        results = read(body, constants, [*outer, *carry, *some])
+        results = read(inner, constants, [*outer, *carry, *some])
         carry, stacks[step] = results[:carried], results[carried:]
     columns = [[stacks[step][place] for step in range(length)] for place in range(len(equation.outvars) - carried)]
     return [*carry, *(_stacked(column) for column in columns)]
@@ -102,6 +102,6 @@ def _branched(equation: Any, inputs: list[Any]) -> list[Any]:
     index, *arguments = inputs
     if moves(index):
         raise not_covered(equation, "a branch that depends on the position")
-    branches = [read(*_body(branch), arguments) for branch in equation.params["branches"]]
+    branches = [read(*body(branch), arguments) for branch in equation.params["branches"]]
     chosen = jnp.clip(jnp.asarray(index).astype(np.int32), 0, len(branches) - 1)
     return [arithmetic.select(chosen, *cases) for cases in zip(*branches, strict=True)]

@@ -39,7 +39,7 @@ def turning(function: Function, places: tuple[float, ...], x: Interval) -> Inter
     low_end, high_end = function(x.low), function(x.high)
     low, high = jnp.minimum(low_end, high_end), jnp.maximum(low_end, high_end)
     for place in places:
-        there = function(jnp.full_like(x.low, place))
+        there = function(jnp.asarray(place, x.low.dtype))  # once, not for each number
         crossed = (x.low < place) & (place < x.high)
         low = jnp.where(crossed, jnp.minimum(low, there), low)
         high = jnp.where(crossed, jnp.maximum(high, there), high)

@@ -299,6 +299,10 @@ class ExchangeByRule(Exchange):
         """What the rule warns of."""
         return self.rule.warnings(stats)
 
+    def objections(self, stats: dict[str, np.ndarray]) -> list[str]:
+        """What the rule has seen."""
+        return self.rule.objections(stats)
+
     def check(self, position: PyTree, model: Model, drawn: Drawn) -> None:
         """Asks the rule, which must not have a temperature of its own."""
         del position

@@ -249,7 +249,14 @@ class Run:
     def doubts(self) -> tuple[str, ...]:
         """Why the run may not be what the caller thinks; empty only if nothing is known against the draws."""
         unless_mixed = self.unless_mixed if self.convergence_doubts else ()
-        return self.known_doubts + self.heat_doubts + unless_mixed + self.convergence_doubts
+        known = self.known_doubts + self.decision_doubts + self.heat_doubts
+        return known + unless_mixed + self.convergence_doubts
+
+    @property
+    def decision_doubts(self) -> tuple[str, ...]:
+        """What the tests themselves saw that must not be, such as rows that broke their bounds."""
+        parts = enumerate(self.kernel.parts())
+        return tuple(found for number, part in parts for found in part.objections(self.part_stats(number)))
 
     @property
     def heat_doubts(self) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 from jaxtyping import PyTree, Real
 
+from tallmc.bounds import FromProgram, is_concave
 from tallmc.numerics.flat import flatten
 from tallmc.numerics.permutation import NUM_KEYS
 from tallmc.optimise.mode import default_start, search_mode
@@ -38,8 +39,7 @@ def other_modes(posterior: Posterior, centre: PyTree, factor: Real[np.ndarray, "
     The places do not come from the run's key: the same posterior has the same modes in every run.
     A likelihood whose logarithm is concave needs none.
     """
-    likelihood = posterior.log_likelihood
-    if isinstance(likelihood, LinearPredictor) and likelihood.link.concave:
+    if _one_at_most(posterior, centre):
         return [], 0
     flat, unravel = flatten(centre)
     here = np.asarray(flat, float)
@@ -66,6 +66,18 @@ def other_modes(posterior: Posterior, centre: PyTree, factor: Real[np.ndarray, "
         rows_read += len(heights) * posterior.num_rows
         modes = [mode for mode, height in zip(modes, heights[1:], strict=True) if height > heights[0] - _NEGLIGIBLE]
     return modes, rows_read
+
+
+def _one_at_most(posterior: Posterior, position: PyTree) -> bool:
+    """Whether the log density is known to be concave."""
+    likelihood = posterior.log_likelihood
+    if isinstance(likelihood, LinearPredictor):
+        return likelihood.link.concave
+    if not isinstance(posterior.bounds, FromProgram):  # which was read to its end: what is held fixed in it cancels
+        return False
+    flat, unravel = flatten(position)
+    of_rows = is_concave(lambda at, row: likelihood(unravel(at), row), flat, posterior.rows.like)
+    return of_rows and is_concave(lambda at: posterior.model.log_prior(unravel(at)), flat)
 
 
 def valley(posterior: Posterior, modes: list[PyTree]) -> tuple[float, int]:
