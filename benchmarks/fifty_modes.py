@@ -18,7 +18,6 @@ from scipy.stats import chi2
 import tallmc as tm
 from tallmc.compose.equi_energy import InRings
 from tallmc.feed import Needs
-from tallmc.setup.equi_energy import levels_between
 from tallmc.whole_metropolis import WholeMetropolis
 
 TAKES_ARGUMENTS = True
@@ -116,26 +115,25 @@ def judged(name: str, run: tm.Run, num_modes: int, seconds: float) -> tuple[str,
 def few_rows(temperature: float, num_rows: int, step: float) -> tm.Kernel:
     """A rung that reads about as many rows as a test at its temperature needs."""
     walk = tm.RandomWalk(step * np.sqrt(temperature))
-    if temperature < EXACT_BELOW:
-        return tm.MetropolisHastings(walk, tm.Exact(min(num_rows, 5000)))
     return tm.MetropolisHastings(walk, tm.MHMinibatch(int(np.clip(num_rows / temperature, 100, 5000))))
 
 
-def designs(num_modes: int, num_rows: int, moves: int) -> Iterator[tuple[str, Any]]:
-    """Ladders by name; those that jump are made of the levels that they are given."""
+def designs(posterior: tm.Posterior, truth: np.ndarray, moves: int) -> Iterator[tuple[str, tm.Kernel]]:
+    """Kernels by name: no ladder at all, ladders that swap and that jump, and what is printed."""
+    num_modes, num_rows = len(truth), posterior.num_rows
     count = int(np.ceil(np.sqrt(num_modes / 2) * 0.9 * np.log(HOTTEST) / 1.2)) + 2
     heats = np.geomspace(1.0, HOTTEST, count)
+    levels = levels_of(heats, posterior, truth)
     step = 2.4 / np.sqrt(num_modes) / np.sqrt(num_rows / num_modes)
     exact = WholeMetropolis(tm.RandomWalk(step), float(np.log(num_modes)))
-    few = [few_rows(heat, num_rows, step) for heat in heats]
-    batches = np.clip(num_rows / heats[:-1], 100, 2000)
-    yield "swaps, exact", lambda levels: tm.Ladder(heats, exact, moves=moves)
-    yield "jumps, exact", lambda levels: tm.Ladder(heats, exact, tm.EnergyRings(levels), moves)
-    swaps = tm.MHMinibatch(int(np.median(batches)))
-    yield "swaps, few rows", lambda levels: tm.Ladder(heats, few, swaps, moves)
-    yield "jumps, few rows", lambda levels: tm.Ladder(heats, few, tm.EnergyRings(levels, probability=0.5), moves)
+    few = [exact if heat < EXACT_BELOW else few_rows(heat, num_rows, step) for heat in heats]
     mint = [tm.MetropolisHastings(tm.RandomWalk(step * np.sqrt(heat)), _mint(heat, num_rows)) for heat in heats[1:]]
-    yield "printed", lambda levels: tm.Ladder(heats, [few[0], *mint], Printed(levels), moves)
+    yield "one temperature", exact
+    yield "swaps, exact", tm.Ladder(heats, exact, moves=moves)
+    yield "jumps, exact", tm.Ladder(heats, exact, tm.EnergyRings(levels), moves)
+    yield "swaps, few rows", tm.Ladder(heats, few, tm.MHMinibatch(min(1000, num_rows // 10)), moves)
+    yield "jumps, few rows", tm.Ladder(heats, few, tm.EnergyRings(levels, probability=0.5), moves)
+    yield "printed", tm.Ladder(heats, [exact, *mint], Printed(levels), moves)
 
 
 def _mint(temperature: float, num_rows: int) -> tm.Mint:
@@ -144,25 +142,33 @@ def _mint(temperature: float, num_rows: int) -> tm.Mint:
     return tm.Mint(min(num_rows, int(np.ceil(num_rows ** (exponent / 0.995)))), float(exponent) * (1 - 1e-6))
 
 
+def levels_of(heats: np.ndarray, posterior: tm.Posterior, truth: np.ndarray) -> np.ndarray:
+    """Halfway between the mean energies of neighbouring rungs, on a logarithmic scale of temperature.
+
+    For each unit of temperature an energy is about a quarter of the number of centres above the lowest: all centres
+    but one are where the likelihood is flat to second order. That is measured: each rung is at home in a ring.
+    """
+    rows, share = np.asarray(posterior.data, float), len(truth) / 4
+    values = -np.log(np.exp(rows[:, None] * truth - truth**2 / 2).sum(axis=1)).sum()
+    return values - share + share * np.sqrt(heats[1:] * heats[:-1])
+
+
 def run(arguments: list[str] | None = None) -> Iterator[tuple[str, ...]]:
-    """One line a design: number of modes, rows, chains, scans and moves may be given."""
-    given = [int(word) for word in arguments or []]
+    """One line a design. Numbers of modes, rows, chains, scans and moves may be given, and after them names."""
+    words = arguments or []
+    given, wanted = [int(word) for word in words if word.isdigit()], [word for word in words if not word.isdigit()]
     num_modes, num_rows, num_chains, num_scans, moves = (*given, *(50, 100_000, 8, 200, 10)[len(given) :])
     posterior = tm.Posterior(log_likelihood, generate(num_modes, num_rows))
     start = np.zeros(num_modes, np.float32)
     start[0] = 2.0
     options = {"init": start, "num_samples": num_scans, "num_warmup": num_scans, "num_chains": num_chains}
-    plain = tm.MetropolisHastings(tm.RandomWalk(0.01), tm.Exact(5000))
-    energies, named = None, [("one temperature", lambda levels: plain), *designs(num_modes, num_rows, moves)]
-    for name, make in named:
-        levels = [0.0] if energies is None else levels_between(energies)
+    for name, kernel in designs(posterior, start, moves):
+        if wanted and name.replace(", ", "-").replace(" ", "-") not in wanted:
+            continue
         clock = time.perf_counter()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = tm.sample(posterior, make(levels), progress=False, **options)
+            found = tm.sample(posterior, kernel, progress=False, **options)
         yield judged(name, found, num_modes, time.perf_counter() - clock)
-        if name == "swaps, exact":
-            level = num_rows * found.stats["energy_level"][..., None]
-            energies = -(found.stats["rung_energy"] + level).reshape(-1, found.stats["rung_energy"].shape[-1])
         if found.exchanges is not None:
             print(found.exchanges, flush=True)
