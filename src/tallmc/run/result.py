@@ -115,6 +115,12 @@ class Run:
         found = [stored.picked(stored.column(group, name), chain, draw) for name in named(like)]
         return jax.tree.unflatten(jax.tree.structure(like), found)
 
+    def stats_at(self, name: str, chain: np.ndarray, draw: np.ndarray) -> np.ndarray:
+        """A statistic of single draws."""
+        if self.stored is None:
+            return self.stats[name][chain, draw]
+        return self.stored.picked(self.stored.column("sample_stats", name), chain, draw)
+
     @property
     def unconstrained_samples(self) -> PyTree:
         """Draws as the chains made them, for whatever follows their steps; without transforms these are `samples`."""
