@@ -20,7 +20,7 @@ from tallmc.run.convergence import convergence_doubts
 from tallmc.run.drive import Driven, drive
 from tallmc.run.drivers import Driver, pick_driver
 from tallmc.run.exchanges import Exchanges, stats_of_rungs
-from tallmc.run.late import Late, Later
+from tallmc.run.late import Later, read_late
 from tallmc.run.session import Session
 from tallmc.run.store import reopened
 from tallmc.run.stored import Stored
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     import xarray
 
 
+@read_late("samples", "stats", "unconstrained")
 @dataclasses.dataclass(frozen=True)
 class Run:
     """Draws and statistics of a run.
@@ -55,8 +56,8 @@ class Run:
         stored: Draws on disk, from which samples and statistics are read when they are asked for; None in memory.
     """
 
-    samples: PyTree = Late()  # noqa: RUF009  a field that is read late
-    stats: Any = Late()  # noqa: RUF009
+    samples: PyTree
+    stats: Any
     setup_rows: int
     seconds: float
     interrupted: bool
@@ -68,7 +69,7 @@ class Run:
     unless_mixed: tuple[str, ...] = ()
     audit: Any = None
     timing: dict[str, float] = dataclasses.field(default_factory=dict)
-    unconstrained: PyTree = Late(None)  # noqa: RUF009
+    unconstrained: PyTree = None
     stored: Stored | None = None
 
     @classmethod
