@@ -9,7 +9,7 @@ import jax
 def main(names: list[str]) -> None:
     """Runs the topics named, or those that this machine is for."""
     topics = ["speed", "accuracy", "rules", "schedule", "optimise", "flat", "posteriors"]
-    topics += ["gradients", "pitfall", "beginning", "ica", "gibbs", "variable_selection", "whole"]
+    topics += ["gradients", "pitfall", "beginning", "ica", "gibbs", "variable_selection", "whole", "stores"]
     first, arguments = names[:1], ()
     if first and getattr(importlib.import_module(f"benchmarks.{first[0]}"), "TAKES_ARGUMENTS", False):
         names, arguments = first, (names[1:],)

@@ -22,6 +22,7 @@ DISK = "tests/test_disk.py::"
 STREAM = "tests/test_streamed.py::"
 WHOLE, TEMPERING = "tests/test_whole_call.py::", "tests/test_tempering.py::"
 JUMPING = "tests/test_equi_energy.py::"
+STORES = "tests/test_stores.py::"
 STIEFEL, ICA = "tests/test_stiefel_walk.py::", "tests/test_ica.py::"
 JUMPS, SELECTION = "tests/laws/test_reversible_jump.py::", "tests/test_variable_selection.py::"
 LANGEVIN, SGLD = "tests/laws/test_langevin.py::", "tests/test_sgld.py::"
@@ -659,5 +660,36 @@ MUTANTS = {
         "horizon = jnp.minimum(before + 1, _REMEMBERED * self.slots)",
         "horizon = jnp.minimum(before + 1, self.slots + 1)",
         (JUMPING + "test_a_reservoir_keeps_each_of_what_it_was_offered_alike",),
+    ),
+    # Stores.
+    "chains that are ahead lose their draws": Mutant(
+        "run/drive.py",
+        "            work = driver.put(work, drained, ahead)\n",
+        "            pass\n",
+        (STORES + "test_every_kind_of_run_goes_on[together]",),
+    ),
+    "a checkpoint has its name before it is written": Mutant(
+        "run/files.py",
+        'temporary = path.with_name(f"{path.name}{_TEMPORARY}")',
+        "temporary = path",
+        (STORES + "test_stopped_at_any_operation_it_goes_on",),
+    ),
+    "draws are counted before their chunk is there": Mutant(
+        "run/stored.py",
+        "                stored.check_newest()\n",
+        "",
+        (STORES + "test_what_a_power_cut_damages_is_made_again",),
+    ),
+    "a store may name any function": Mutant(
+        "run/encoding.py",
+        "    return found if callable(found) and _is_harmless(found.__module__) else",
+        "    return found if callable(found) else",
+        ("tests/test_store_trust.py::test_functions_that_do_more_than_compute_are_not_taken_from_a_store",),
+    ),
+    "nobody locks": Mutant(
+        "run/files.py",
+        "            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)\n",
+        "            del fcntl\n",
+        (STORES + "test_a_second_writer_is_refused_and_readers_are_not",),
     ),
 }

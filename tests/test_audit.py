@@ -5,7 +5,7 @@ import pytest
 
 import tallmc as tm
 from tallmc.diagnostics.audit import Audit, _root_mean_square, _share_interval
-from tallmc.setup.sample import _TOLERATED_ERROR, _objections
+from tallmc.setup.conclude import _TOLERATED_ERROR, _objections
 from tests.registry import real
 
 

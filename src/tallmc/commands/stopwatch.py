@@ -52,6 +52,10 @@ class Stopwatch(Driver):
         self.laps.append(Lap(time.perf_counter() - started, 0))
         return work
 
+    def put(self, work: Any, start: int, block: dict[str, np.ndarray]) -> Any:
+        """Lets the inner driver."""
+        return self.inner.put(work, start, block)
+
     def advance(self, problem: Problem, work: Any, until: int, most: int) -> Any:
         """Lets the inner driver move the chains, and notes how long it took and how many transitions they made."""
         before, started = int(self.inner.finished(work).sum()), time.perf_counter()

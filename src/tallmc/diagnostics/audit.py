@@ -224,20 +224,20 @@ def _look(
 def _replay(run: Run, number: int, num_steps: int, rng_key: int | Array, source: tuple[Feed, PyTree] | None) -> _Steps:
     """Asks the questions of the run again, from the positions and keys that they had, in random order."""
     generator = np.random.default_rng(np.asarray(jax.random.key_data(as_key(rng_key))))
-    steps = np.arange(run.num_chains * (run.num_draws - 1))
     if "part" in run.stats:
-        steps = steps[run.stats["part"][:, 1:].ravel() == number]
+        steps = np.flatnonzero(run.stats["part"][:, 1:].ravel() == number)
         if not len(steps):
             raise ValueError(f"audit found no step of part {number} of the kernel; draw more")
-    which = generator.choice(steps, min(num_steps, len(steps)), replace=False)
+        which = generator.choice(steps, min(num_steps, len(steps)), replace=False)
+    else:
+        count = run.num_chains * (run.num_draws - 1)  # a list of them all would take more memory than the draws may
+        which = generator.choice(count, min(num_steps, count), replace=False)
     chain, draw = which // (run.num_draws - 1), 1 + which % (run.num_draws - 1)
-    positions, after = (
-        jax.tree.map(lambda leaf, at=at: leaf[chain, at], run.unconstrained_samples) for at in (draw - 1, draw)
-    )
+    positions, after = (run.draws_at(chain, at) for at in (draw - 1, draw))
     kernel, (keys, states) = run.session.kernel, part_of((run.chains.key, run.chains.state), chain)
     times = np.asarray(run.num_warmup + draw, np.int32)
     asked = ask_again(kernel, run.session.model, number, keys, positions, states, times, source)
-    accepted = run.stats["accepted"][chain, draw]
+    accepted = run.stats_at("accepted", chain, draw)
     for before, new, again in zip(
         *(jax.tree.leaves(tree) for tree in (positions, after, asked.question.proposed)), strict=True
     ):
@@ -245,7 +245,7 @@ def _replay(run: Run, number: int, num_steps: int, rng_key: int | Array, source:
             raise ValueError("this run cannot be replayed: its kernel, keys or draws have been changed since")
     colder = np.ones(len(accepted))
     if "temperature" in run.stats:
-        colder = float(run.posterior.temperature) / np.asarray(run.stats["temperature"][chain, draw], float)
+        colder = float(run.posterior.temperature) / np.asarray(run.stats_at("temperature", chain, draw), float)
     return _Steps(asked, accepted, colder)
 
 

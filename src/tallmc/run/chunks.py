@@ -40,8 +40,8 @@ def write_chunk(root: Path, column: Column, number: int, length: int, draws: np.
     if missing:
         draws = np.concatenate([draws, np.zeros((draws.shape[0], missing, *draws.shape[2:]), draws.dtype)], axis=1)
     dtype = np.dtype(column.dtype).newbyteorder("<")
-    content = np.ascontiguousarray(draws, dtype).reshape(-1).view(np.uint8).data
-    checksum = google_crc32c.value(bytes(content)).to_bytes(_CHECKSUM, "little")
+    content: Any = np.ascontiguousarray(draws, dtype).reshape(-1).view(np.uint8)
+    checksum = google_crc32c.value(content).to_bytes(_CHECKSUM, "little")
 
     def produce(file: Any) -> None:
         file.write(content)

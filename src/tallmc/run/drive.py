@@ -13,7 +13,7 @@ from tallmc.numerics.memory import must_fit
 from tallmc.numerics.programs import program
 from tallmc.run.chain import Chain, Problem, positions, restart_chain
 from tallmc.run.drivers import Driver, layout_of
-from tallmc.run.records import Draw, Layout, Memory, Sink
+from tallmc.run.records import Layout, Memory, Sink
 from tallmc.run.session import Session
 from tallmc.run.timing import Timing
 
@@ -38,13 +38,13 @@ class Driven(NamedTuple):
 
     Args:
         session: To go on from.
-        draws: New ones, (chain, draw, ...); None if they went to a sink of the caller's.
+        draws: New ones, a `Draw` with leaves (chain, draw, ...); None if they went to a sink of the caller's.
         seconds: That it took to move the chains.
         interrupted: Whether Ctrl-C ended it early.
     """
 
     session: Session
-    draws: Draw | None
+    draws: Any
     seconds: float
     interrupted: bool
 

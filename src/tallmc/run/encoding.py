@@ -75,7 +75,7 @@ class Encoder:
             return {"structure": self.encode(jax.tree.unflatten(value, range(value.num_leaves)))}
         if hasattr(value, "_fields") and isinstance(value, tuple):
             items = [self.encode(item) for item in value]
-            return {"tuple_of": _name_of_class(value), "names": list(value._fields), "items": items}
+            return {"tuple_of": _name_of_class(value), "names": list(value._fields), "items": items}  # pyright: ignore
         if isinstance(value, tuple | list):
             return {type(value).__name__: [self.encode(item) for item in value]}
         if isinstance(value, functools.partial):

@@ -49,7 +49,7 @@ def write(path: Path, produce: Callable[[io.BufferedWriter], object], *, lasting
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _NO_FOLLOW, 0o666)
     try:
         with io.BufferedWriter(_Out(handle), _BUFFER) as file:
-            produce(file)
+            produce(file)  # pyright: ignore[reportArgumentType]
         if lasting:
             os.fsync(handle)
     finally:

@@ -1,7 +1,9 @@
 """Fields of a frozen dataclass whose value may be made when it is first asked for."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
+
+_Class = TypeVar("_Class", bound=type)
 
 
 class Later:
@@ -15,36 +17,47 @@ class Later:
         self.make = make
 
 
-class Late:
-    """A field that may be given a `Later`; whoever reads it finds the value.
+def read_late(*names: str) -> Callable[[_Class], _Class]:
+    """For dataclasses: these fields may be given a `Later`; whoever reads them finds the value.
 
     Args:
-        default: If the field is left out; one without must be given.
+        *names: Of the fields.
 
     Example:
         >>> import dataclasses
-        >>> @dataclasses.dataclass(frozen=True)
+        >>> @read_late("text")
+        ... @dataclasses.dataclass(frozen=True)
         ... class Book:
-        ...     text: str = Late()
+        ...     text: str
         >>> Book(Later(lambda: "once upon a time")).text
         'once upon a time'
     """
 
-    def __init__(self, *default: Any):
-        self._default = default
+    def changed(kind: _Class) -> _Class:
+        for name in names:
+            setattr(kind, name, _Late(name))
+        return kind
 
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
+    return changed
+
+
+class _Late:
+    """Makes a value when it is read, once.
+
+    Args:
+        name: Of the field.
+    """
+
+    def __init__(self, name: str):
+        self.name = name
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        if instance is None:  # a dataclass asks for the default
-            if not self._default:
-                raise AttributeError(self._name)
-            return self._default[0]
-        value = instance.__dict__[self._name]
+        if instance is None:
+            return self
+        value = instance.__dict__[self.name]
         if isinstance(value, Later):
-            value = instance.__dict__[self._name] = value.make()
+            value = instance.__dict__[self.name] = value.make()
         return value
 
     def __set__(self, instance: Any, value: Any) -> None:
-        instance.__dict__[self._name] = value
+        instance.__dict__[self.name] = value

@@ -23,7 +23,7 @@ from tallmc.run.convergence import convergence_doubts
 from tallmc.run.drive import Driven, drive
 from tallmc.run.drivers import Driver, pick_driver
 from tallmc.run.exchanges import Exchanges, stats_of_rungs
-from tallmc.run.late import Late, Later
+from tallmc.run.late import Later, read_late
 from tallmc.run.leave_out import loo
 from tallmc.run.predict import Prediction, log_density, log_likelihood, posterior_predictive, predict
 from tallmc.run.session import Session
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     import xarray
 
 
+@read_late("samples", "stats", "unconstrained")
 @dataclasses.dataclass(frozen=True, repr=False)
 class Run:
     """Draws and statistics of a run.
@@ -63,8 +64,8 @@ class Run:
         rng_key: The int or key that the caller gave, in words.
     """
 
-    samples: PyTree = Late()  # noqa: RUF009  a field that is read late
-    stats: Any = Late()  # noqa: RUF009
+    samples: PyTree
+    stats: Any
     setup_rows: int
     seconds: float
     interrupted: bool
@@ -76,7 +77,7 @@ class Run:
     unless_mixed: tuple[str, ...] = ()
     audit: Any = None
     timing: dict[str, float] = dataclasses.field(default_factory=dict)
-    unconstrained: PyTree = Late(None)  # noqa: RUF009
+    unconstrained: PyTree = None
     stored: Stored | None = None
     rng_key: str | int | None = None
 
@@ -123,6 +124,12 @@ class Run:
         like = stored.setup.decode("position")
         found = [stored.picked(stored.column(group, name), chain, draw) for name in named(like)]
         return jax.tree.unflatten(jax.tree.structure(like), found)
+
+    def stats_at(self, name: str, chain: np.ndarray, draw: np.ndarray) -> np.ndarray:
+        """A statistic of single draws."""
+        if self.stored is None:
+            return self.stats[name][chain, draw]
+        return self.stored.picked(self.stored.column("sample_stats", name), chain, draw)
 
     @property
     def unconstrained_samples(self) -> PyTree:

@@ -121,7 +121,7 @@ class LateStats(dict[str, np.ndarray]):
     """
 
     def __init__(self, names: list[str], read: Callable[[str], np.ndarray]):
-        self.update(dict.fromkeys(names))  # pyright: ignore[reportArgumentType]
+        self.update({name: np.zeros(0) for name in names})  # that they are there is all that these say
         self._read = read
 
     def __getitem__(self, name: str) -> np.ndarray:
