@@ -158,7 +158,9 @@ def sample(
     fed = kernel.fed_by(source)
     problem = Problem(fed, model, source, stage, np.int32(num_warmup))
     with timing.phase("compiling"):
-        others = audit_programs(problem, posterior.rows, chain_keys, positions, num_samples) if automatic else ()
+        # An audit reads rows here and there, which a device without room for them cannot.
+        audited = automatic and not posterior.rows.outgrow_device
+        others = audit_programs(problem, posterior.rows, chain_keys, positions, num_samples) if audited else ()
         chains = start_chains(problem, chain_keys, positions, driver, others)
     session, ladder_rows = Session(fed, model, source, shuffle_seed, num_warmup, chains), 0
     if isinstance(fed, Ladder) and fed.adapts:
@@ -188,6 +190,8 @@ def sample(
     reviews.append(Review(redesigns.times(fed), redesigns.decide))
     done = drive(driver, session, stage, num_samples, timing, show=progress, reviews=reviews)
     choices = tuple(found.reason for found in moved) + redesigns.choices(done.session.kernel)
+    if automatic and not audited:
+        choices += ("no step was audited, for the device has no room for the rows",)
     for choice in choices:
         say(choice, show=progress)
     run = Run.collect(
@@ -199,7 +203,7 @@ def sample(
         known_doubts=start.doubts,
         unless_mixed=start.unless_mixed,
     )
-    num_steps = steps_worth_auditing(fed, model) if automatic else 0
+    num_steps = steps_worth_auditing(fed, model) if audited else 0
     if num_steps and run.num_draws > 1 and not run.interrupted:
         try:
             with timing.phase("audit"), working("auditing steps on all rows (Ctrl-C skips it)", show=progress):
