@@ -168,9 +168,7 @@ def open_dataset(path: str | os.PathLike[str]) -> Dataset:
     manifest = Manifest.read(folder)
 
     def mapped(*, at_random: bool) -> PyTree:
-        arrays = {
-            leaf.name: _mapped(folder / leaf.file, leaf, manifest, at_random=at_random) for leaf in manifest.leaves
-        }
+        arrays = {leaf.name: _mapped(folder, leaf, manifest, at_random=at_random) for leaf in manifest.leaves}
         return next(iter(arrays.values())) if manifest.bare else arrays
 
     def rows_of(rings: PyTree) -> PyTree:
