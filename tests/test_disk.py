@@ -7,12 +7,15 @@ import signal
 import subprocess
 import sys
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
 import tallmc as tm
+from tallmc.cli import app
 from tallmc.disk.manifest import FILE
 from tallmc.disk.shuffle import keys_of
 from tallmc.feed.blocks import BlockTable
@@ -338,7 +341,7 @@ def test_rows_are_drawn_by_weights_on_disk_as_often_as_they_weigh():
     np.testing.assert_allclose(np.asarray(known.scales)[5], weights.mean() / weights[5], rtol=1e-6)
     count = 100_000
     high, low = (jnp.asarray(generator.integers(0, 2**32, count, np.uint32)) for _ in range(2))
-    for drawn in (np.asarray(known.table.draw(high, low)), known.drawn(generator, count)):
+    for drawn in (np.asarray(jax.jit(known.table.draw)(high, low)), known.drawn(generator, count)):
         found, expected = np.bincount(drawn, minlength=1000), count * weights / weights.sum(dtype=float)
         assert not found[weights == 0].any()
         often = expected > 5
@@ -369,3 +372,22 @@ def test_the_whole_call_is_right(tmp_path):
     draws = run.samples.reshape(-1, 3)
     assert np.all(np.abs(draws.mean(axis=0) - mean) < 6 * deviations / np.sqrt(1000))
     np.testing.assert_allclose(draws.std(axis=0), deviations, rtol=0.15)
+
+
+def test_the_command_ingests_and_refuses_in_one_line(frame, tmp_path):
+    source = as_parquet(frame, tmp_path)
+    options = ["--outcome", "y", "--column", "dose", "--column", "city", "--one-hot", "city", "--standardise"]
+    done = CliRunner().invoke(app, ["ingest", str(source), str(tmp_path / "rows"), *options, "--intercept"])
+    assert done.exit_code == 0, done.output
+    assert "20,000 rows" in done.output
+    rows = tm.open_dataset(tmp_path / "rows")
+    assert rows.columns["x"] == ("(intercept)", "dose", "city=Lima", "city=Oslo", "city=Rome")
+    for wrong, message in (
+        (["--outcome", "z"], "there is no column 'z'"),
+        (["--dtype", "float99"], "'float99' is no kind of number"),
+        ([], "column 'city' holds"),
+    ):
+        refused = CliRunner().invoke(app, ["ingest", str(source), str(tmp_path / "others"), *wrong])
+        assert refused.exit_code == 2
+        assert message in refused.output
+        assert refused.output.count("\n") == 1

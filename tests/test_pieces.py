@@ -68,3 +68,24 @@ def test_limits_of_groups_are_found(tmp_path, monkeypatch):
     assert memory._limit_in(group) == 123456
     (group / "memory.limit_in_bytes").write_text("max")
     assert memory._limit_in(group) == float("inf")
+
+
+@pytest.mark.slow
+def test_the_whole_call_needs_no_room(no_room, monkeypatch):
+    """Nothing but pieces and a stream: means within 6 standard errors of a run on rows that lie there."""
+    X, y, _ = tm.models.generate_logistic(num_rows=200_000, num_columns=3)
+
+    def on_device(self):
+        raise AssertionError("all rows were put on the device")
+
+    monkeypatch.setattr(Rows, "on_device", on_device)
+    monkeypatch.setattr(pieces, "_PIECE", 2**20)
+    run = tm.sample(tm.models.logistic_regression(X, y), num_samples=2000, progress=False)
+    assert isinstance(run.feed, StreamedFeed)
+    assert "no step was audited, for the device has no room for the rows" in run.choices
+    monkeypatch.undo()
+    expected = tm.sample(tm.models.logistic_regression(X, y), num_samples=2000, progress=False)
+    deviations = expected.samples.std(axis=(0, 1))
+    apart = run.samples.mean(axis=(0, 1)) - expected.samples.mean(axis=(0, 1))
+    assert np.all(np.abs(apart) < 6 * deviations * np.sqrt(2 / 1000))
+    np.testing.assert_allclose(run.samples.std(axis=(0, 1)), deviations, rtol=0.15)

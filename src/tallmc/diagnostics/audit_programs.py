@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from tallmc.acceptance.formulas import Formula
-from tallmc.feed import Feed, IndexedFeed, WeightedFeed
+from tallmc.feed import Feed, IndexedFeed, InMemoryFeed, WeightedFeed
 from tallmc.feed.contract import begins_with_rows
 from tallmc.kernel import Kernel, Part
 from tallmc.kernel_parts import rule_needs
@@ -171,7 +171,9 @@ def replayed(problem: Problem, kernel: MetropolisHastings, rows: Rows) -> Proble
     """The same with rows in a fresh order for each test, which wants no shuffled copy of them."""
     feed = problem.feed
     if not isinstance(feed, WeightedFeed):
-        feed = IndexedFeed(rows.num_rows, rule_needs(kernel).batch_size)
+        # Rows that lie in random order are read by neighbours: on disk each of the others would be a read of its own.
+        kind = InMemoryFeed if rows.in_random_order else IndexedFeed
+        feed = kind(rows.num_rows, rule_needs(kernel).batch_size)
     return Problem(kernel, problem.model, feed, feed.arrange(rows, 0), np.int32(0))
 
 

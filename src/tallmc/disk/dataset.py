@@ -2,6 +2,7 @@
 
 import mmap
 import os
+import sys
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +20,11 @@ from tallmc.posterior import Rows
 from tallmc.posterior.resident import default_device, resident
 
 _SHARE_OF_MEMORY = 0.5  # that rows may take before windows come in a stream. A judgement
-_READ_ONLY = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0)
+
+
+def _not_by_a_link(path: str, flags: int) -> int:
+    """Opens a file itself: a link may have been put in its place since the manifest was checked."""
+    return os.open(path, flags if sys.platform == "win32" else flags | os.O_NOFOLLOW)
 
 
 class Dataset(Rows):
@@ -102,16 +107,14 @@ class Dataset(Rows):
             if into.dtype.str != leaf.dtype:  # float64 where JAX has float32
                 np.copyto(into, self._array(leaf.name)[start : start + len(into)], casting="same_kind")
                 continue
-            descriptor = os.open(Path(self.folder) / leaf.file, _READ_ONLY)
-            try:
-                content, at = into.data.cast("B"), start * leaf.row_bytes
+            with open(Path(self.folder) / leaf.file, "rb", buffering=0, opener=_not_by_a_link) as file:
+                file.seek(start * leaf.row_bytes)
+                content = into.data.cast("B")
                 while len(content):
-                    done = os.preadv(descriptor, [content], at)
+                    done = file.readinto(content)
                     if not done:
                         raise OSError(f"{leaf.file} in {self.folder} ends too soon; it was changed while it was read")
-                    content, at = content[done:], at + done
-            finally:
-                os.close(descriptor)
+                    content = content[done:]
 
     def _array(self, name: str) -> np.ndarray:
         return self.data if self.manifest.bare else self.data[name]
@@ -164,30 +167,28 @@ def open_dataset(path: str | os.PathLike[str]) -> Dataset:
     folder = Path(path)
     manifest = Manifest.read(folder)
 
-    def mapped(advice: int) -> PyTree:
-        arrays = {leaf.name: _mapped(folder / leaf.file, leaf, manifest, advice) for leaf in manifest.leaves}
+    def mapped(*, at_random: bool) -> PyTree:
+        arrays = {leaf.name: _mapped(folder, leaf, manifest, at_random=at_random) for leaf in manifest.leaves}
         return next(iter(arrays.values())) if manifest.bare else arrays
 
     def rows_of(rings: PyTree) -> PyTree:
         return jax.tree.map(lambda ring: ring[: manifest.num_rows], rings)
 
-    rings = mapped(mmap.MADV_NORMAL)
+    rings = mapped(at_random=False)
     return Dataset(
         data=rows_of(rings),
         rings=rings,
-        apart=rows_of(mapped(mmap.MADV_RANDOM)),
+        apart=rows_of(mapped(at_random=True)),
         folder=str(folder),
         manifest=manifest,
         num_rows=manifest.num_rows,
     )
 
 
-def _mapped(path: Path, leaf: Leaf, manifest: Manifest, advice: int) -> np.ndarray:
-    # Opened without following a link that may have been put there since the manifest was checked.
-    descriptor = os.open(path, _READ_ONLY)
-    try:
-        memory = mmap.mmap(descriptor, (manifest.num_rows + manifest.repeated) * leaf.row_bytes, prot=mmap.PROT_READ)
-    finally:
-        os.close(descriptor)
-    memory.madvise(advice)
+def _mapped(folder: Path, leaf: Leaf, manifest: Manifest, *, at_random: bool) -> np.ndarray:
+    size = (manifest.num_rows + manifest.repeated) * leaf.row_bytes
+    with open(folder / leaf.file, "rb", opener=_not_by_a_link) as file:
+        memory = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
+    if at_random and sys.platform != "win32":
+        memory.madvise(mmap.MADV_RANDOM)
     return np.frombuffer(memory, leaf.dtype).reshape(-1, *leaf.shape)

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import re
+import sys
 import zlib
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -146,6 +147,8 @@ def write_atomically(path: Path, text: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.replace(beside, path)
+    if sys.platform == "win32":
+        return
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)

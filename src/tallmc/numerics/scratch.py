@@ -3,6 +3,7 @@
 import math
 import mmap
 import os
+import sys
 import tempfile
 
 import numpy as np
@@ -28,7 +29,9 @@ def on_disk(shape: tuple[int, ...], dtype: np.dtype | type, folder: str) -> np.n
     """
     size = max(1, math.prod(shape)) * np.dtype(dtype).itemsize
     with tempfile.TemporaryFile(dir=folder if os.access(folder, os.W_OK) else None) as file:
-        os.posix_fallocate(file.fileno(), 0, size)  # a full disk says so here, and not by a signal later
+        file.truncate(size)
+        if sys.platform == "linux":
+            os.posix_fallocate(file.fileno(), 0, size)  # a full disk says so here, and not by a signal later
         memory = _Scratch(file.fileno(), size)
     memory.folder = folder
     return np.frombuffer(memory, dtype, math.prod(shape)).reshape(shape)

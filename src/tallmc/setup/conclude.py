@@ -24,7 +24,7 @@ def concluded(run: Run, timing: Timing, store: Store | None, *, automatic: bool,
         run: With all its draws.
         timing: Of the call.
         store: Where it is kept, or None.
-        automatic: Whether set-up chose the kernel.
+        automatic: Whether set-up chose the kernel, and the rows can be asked again.
         progress: Whether to say what takes a while.
     """
     num_steps = steps_worth_auditing(run.session.kernel, run.session.model) if automatic else 0

@@ -211,7 +211,9 @@ def sampled(
     fed = kernel.fed_by(source)
     problem = Problem(fed, model, source, stage, np.int32(num_warmup))
     with timing.phase("compiling"):
-        others = audit_programs(problem, posterior.rows, chain_keys, positions, num_samples) if automatic else ()
+        # An audit reads rows here and there, which a device without room for them cannot.
+        audited = automatic and not posterior.rows.outgrow_device
+        others = audit_programs(problem, posterior.rows, chain_keys, positions, num_samples) if audited else ()
         chains = start_chains(problem, chain_keys, positions, driver, others)
     session, ladder_rows = Session(fed, model, source, shuffle_seed, num_warmup, chains), 0
     if isinstance(fed, Ladder) and fed.adapts:
@@ -252,7 +254,9 @@ def sampled(
         }
 
     def changes(session: Session) -> tuple[str, ...]:
-        return tuple(found.reason for found in moved) + redesigns.choices(session.kernel)
+        unaudited = ("no step was audited, for the device has no room for the rows",)
+        found = tuple(found.reason for found in moved) + redesigns.choices(session.kernel)
+        return found + (unaudited if automatic and not audited else ())
 
     if store is not None:
         store.expected = num_samples
@@ -261,7 +265,7 @@ def sampled(
     for choice in changes(done.session):
         say(choice, show=progress)
     run = kept(done, store, given, kernel=start.kernel, **set_up(done.session))
-    return concluded(run, timing, store, automatic=automatic, progress=progress)
+    return concluded(run, timing, store, automatic=audited, progress=progress)
 
 
 def check_counts(num_samples: int, num_warmup: int, num_chains: int) -> None:
