@@ -214,7 +214,7 @@ def test_names_are_everywhere(run, tmp_path):
 
 def test_own_likelihoods_have_dims_and_coords():
     schools = ["A", "B", "C"]
-    data = {"school": np.arange(300) % 3, "y": np.random.default_rng(0).normal(size=300).astype(np.float32)}
+    data = {"school": np.arange(300) % 3, "y": np.random.default_rng(0).normal(size=300).astype(FINEST)}
 
     def log_likelihood(position, row):
         return -0.5 * (row["y"] - position["effect"][row["school"]]) ** 2

@@ -217,7 +217,7 @@ class _Region(NamedTuple):
 
 def _checked_region(posterior: Posterior, flat: np.ndarray, factor: np.ndarray, radius: float | None) -> _Region:
     stretch = np.asarray(factor, float)
-    if posterior.transforms is not None:
+    if posterior.moves_elsewhere:
         raise ValueError(
             "bounds are about unconstrained numbers: pass posterior.unconstrained, and a centre on that scale "
             "(posterior.unconstrain(position))"

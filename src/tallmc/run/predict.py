@@ -228,7 +228,7 @@ def log_density(run: Any) -> np.ndarray:
     model, size = run.posterior.unconstrained.model, run.posterior.num_rows
     everything = rows_of(run.posterior, None, outcomes=True)
     positions, shape = thinned(run.unconstrained_samples, 1, None)
-    total = np.asarray(_log_priors(model.log_prior, positions), float)
+    total = np.array(_log_priors(model.log_prior, positions), float)  # a copy, to be written to
     per_look = max(1, _EVALUATIONS_AT_ONCE // min(size, 1024))
     for start in range(0, len(total), per_look):
         some = jax.tree.map(lambda leaf, start=start: leaf[start : start + per_look], positions)
