@@ -80,7 +80,8 @@ def nuts_of(model, args, num_samples=1000):
 
 
 def assert_agree(ours, theirs, names, effective):
-    """Means within five Monte Carlo errors of so many effective draws on either side: an honest pair fails once in 10^6 coordinates, and these seeds are fixed. Standard deviations within eight of theirs."""
+    """Means within five Monte Carlo errors of so many effective draws on either side: an honest pair fails once
+    in 10^6 coordinates; these seeds are fixed. Standard deviations within eight of theirs."""
     for name in names:
         one, other = (
             np.asarray(draws[name], float).reshape(-1, *np.shape(draws[name])[2:]) for draws in (ours, theirs)

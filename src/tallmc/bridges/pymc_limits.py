@@ -42,9 +42,9 @@ def limit_of(variable: Any, transform: Any) -> Transform | None:
     low, high = (_end(variable, end) for end in transform.args_fn(*variable.owner.inputs))
     if low is not None and high is not None:
         return transform_of(constraints.interval(low, high))
-    if low is None and high is None:
-        return None
-    return transform_of(constraints.greater_than(low) if high is None else constraints.less_than(high))
+    if low is not None:
+        return transform_of(constraints.greater_than(low))
+    return None if high is None else transform_of(constraints.less_than(high))
 
 
 def _end(variable: Any, end: Any) -> Any:

@@ -94,12 +94,12 @@ class BayesianLogisticRegression(_BinaryRegression):
         intercept_precision: Any = 0.01,
         *,
         fit_intercept: Any = True,
-        num_samples: int = 1000,
-        num_warmup: int = 1000,
-        num_chains: int = 4,
+        num_samples: Any = 1000,
+        num_warmup: Any = 1000,
+        num_chains: Any = 4,
         kernel: Any = None,
         random_state: Any = 0,
-        progress: bool = False,
+        progress: Any = False,
     ):
         self.prior_precision, self.intercept_precision = prior_precision, intercept_precision
         self.fit_intercept, self.kernel = fit_intercept, kernel
@@ -148,12 +148,12 @@ class BayesianProbitRegression(_BinaryRegression):
         intercept_precision: Any = 0.01,
         *,
         fit_intercept: Any = True,
-        num_samples: int = 1000,
-        num_warmup: int = 1000,
-        num_chains: int = 4,
+        num_samples: Any = 1000,
+        num_warmup: Any = 1000,
+        num_chains: Any = 4,
         kernel: Any = None,
         random_state: Any = 0,
-        progress: bool = False,
+        progress: Any = False,
     ):
         self.prior_precision, self.intercept_precision = prior_precision, intercept_precision
         self.fit_intercept, self.kernel = fit_intercept, kernel

@@ -25,7 +25,10 @@ _NUMBERS_AT_ONCE = 2**24  # rows times draws
 
 
 class BayesianRegression(BaseEstimator):
-    """A regression fitted by draws of its coefficients. Subclasses say which link, and what is predicted."""
+    """A regression fitted by draws of its coefficients. Subclasses say which link, and what is predicted.
+
+    Their settings are kept as they come and looked at in `fit`, as scikit-learn has it.
+    """
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the run, whose programs belong to this process: what predicts is kept."""

@@ -90,15 +90,15 @@ class BayesianLinearRegression(_NumberRegression):
         self,
         prior_precision: Any = 1.0,
         intercept_precision: Any = 0.0,
-        noise_sd: float | None = None,
+        noise_sd: Any = None,
         *,
         fit_intercept: Any = True,
-        num_samples: int = 1000,
-        num_warmup: int = 1000,
-        num_chains: int = 4,
+        num_samples: Any = 1000,
+        num_warmup: Any = 1000,
+        num_chains: Any = 4,
         kernel: Any = None,
         random_state: Any = 0,
-        progress: bool = False,
+        progress: Any = False,
     ):
         self.prior_precision, self.intercept_precision = prior_precision, intercept_precision
         self.noise_sd, self.fit_intercept, self.kernel = noise_sd, fit_intercept, kernel
@@ -158,16 +158,16 @@ class BayesianRobustRegression(_NumberRegression):
         self,
         prior_precision: Any = 1.0,
         intercept_precision: Any = 0.0,
-        scale: float | None = None,
-        degrees_of_freedom: float = 4.0,
+        scale: Any = None,
+        degrees_of_freedom: Any = 4.0,
         *,
         fit_intercept: Any = True,
-        num_samples: int = 1000,
-        num_warmup: int = 1000,
-        num_chains: int = 4,
+        num_samples: Any = 1000,
+        num_warmup: Any = 1000,
+        num_chains: Any = 4,
         kernel: Any = None,
         random_state: Any = 0,
-        progress: bool = False,
+        progress: Any = False,
     ):
         self.prior_precision, self.intercept_precision = prior_precision, intercept_precision
         self.scale, self.degrees_of_freedom = scale, degrees_of_freedom
@@ -233,12 +233,12 @@ class BayesianPoissonRegression(_NumberRegression):
         link: Any = None,
         *,
         fit_intercept: Any = True,
-        num_samples: int = 1000,
-        num_warmup: int = 1000,
-        num_chains: int = 4,
+        num_samples: Any = 1000,
+        num_warmup: Any = 1000,
+        num_chains: Any = 4,
         kernel: Any = None,
         random_state: Any = 0,
-        progress: bool = False,
+        progress: Any = False,
     ):
         self.prior_precision, self.intercept_precision, self.link = prior_precision, intercept_precision, link
         self.fit_intercept, self.kernel = fit_intercept, kernel
