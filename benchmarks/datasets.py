@@ -4,6 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
+from tallmc.reproduce import prepared
+
 FOLDER = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
@@ -12,16 +14,15 @@ def available(name: str) -> bool:
     return (FOLDER / name).is_file()
 
 
+def arrays(name: str) -> dict[str, np.ndarray]:
+    """All arrays of a file."""
+    with np.load(FOLDER / name) as file:
+        return {key: file[key] for key in file.files}
+
+
 def flights() -> tuple[np.ndarray, np.ndarray]:
     """Arrival delay by departure delay, distance, air time, hour, month, day and airport (327,346 flights of 2013)."""
-    with np.load(FOLDER / "nycflights13.npz") as file:
-        table = dict(zip(file["columns"].tolist(), file["X"].astype(np.float64).T, strict=True))
-        origin = np.eye(3)[file["origin"]][:, 1:]
-    hour = table["sched_dep_time"] // 100 + table["sched_dep_time"] % 100 / 60
-    numbers = [table["dep_delay"], table["distance"], table["air_time"], hour, table["month"], table["day"]]
-    columns = np.stack(numbers, axis=1)
-    columns = (columns - columns.mean(axis=0)) / columns.std(axis=0)
-    return np.column_stack([np.ones(len(columns)), columns, origin]), table["arr_delay"]
+    return prepared.flights(arrays("nycflights13.npz"))
 
 
 def threes(num_components: int = 50) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -30,20 +31,14 @@ def threes(num_components: int = 50) -> tuple[np.ndarray, np.ndarray, np.ndarray
     Pixels that never change are dropped, the others standardised and reduced to their principal components; an
     intercept comes first.
     """
-    with np.load(FOLDER / "mnist.npz") as file:
-        train, test = file["X_train"].astype(np.float32), file["X_test"].astype(np.float32)
-        labels = [(file[name] == 3).astype(np.float32) for name in ("y_train", "y_test")]
-    changing = train.std(axis=0) > 0
-    mean, scale = train[:, changing].mean(axis=0), train[:, changing].std(axis=0)
-    train, test = ((part[:, changing] - mean) / scale for part in (train, test))
-    directions = np.linalg.eigh((train.T @ train).astype(np.float64))[1][:, -num_components:].astype(np.float32)
-    one, other = (np.column_stack([np.ones(len(part), np.float32), part @ directions]) for part in (train, test))
-    return one, labels[0], other, labels[1]
+    X, y, other, truth = prepared.pairs(arrays("mnist.npz"), 3)
+    X, other = prepared.principal(X, other, num_components)
+    return X, y, other, truth
 
 
 def standardised(columns: np.ndarray) -> np.ndarray:
     """Mean 0 and standard deviation 1."""
-    return (columns - columns.mean(axis=0)) / columns.std(axis=0)
+    return prepared.standardised(columns)
 
 
 def covertype() -> tuple[np.ndarray, np.ndarray]:
@@ -76,31 +71,10 @@ def delays() -> tuple[np.ndarray, np.ndarray]:
 
 
 def recordings(num_rows: int = 1_950_000) -> tuple[np.ndarray, np.ndarray]:
-    """Music, street noise and two normal sources, each with variance 1, and what four microphones make of them.
-
-    As in Korattikara et al., with other recordings. Of the samples in time the first are taken, or evenly spaced ones.
-
-    Returns:
-        The mixtures, one line a row, and the matrix that mixed the sources.
-    """
-    generator = np.random.default_rng(0)
-    with np.load(FOLDER / "audio_ica.npz") as file:
-        heard = [file[name][:1_950_000][:: 1_950_000 // num_rows][:num_rows] for name in ("music", "street")]
-    sources = np.stack([*heard, *generator.normal(size=(2, num_rows))], axis=1).astype(float)
-    mixing = generator.normal(size=(4, 4))
-    return (standardised(sources) @ mixing.T).astype(np.float32), mixing
+    """Four mixtures of two recordings and two normal sources, and the matrix that mixed them."""
+    return prepared.recordings(arrays("audio_ica.npz"), num_rows)
 
 
 def relevance(share: float = 0.8) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
-    """A document relevant to a query or not (LETOR 4.0), by a constant and standardised features: to train on, to test.
-
-    Rows come in the order of queries, so they are shuffled first; features that never change are dropped.
-    """
-    with np.load(FOLDER / "letor4.npz") as file:
-        X, y = file["X"].astype(np.float64), (file["y"] > 0).astype(np.float32)
-    order = np.random.default_rng(0).permutation(len(y))
-    X, y = X[order][:, X.std(axis=0) > 0], y[order]
-    train = int(share * len(y))
-    mean, scale = X[:train].mean(axis=0), X[:train].std(axis=0)
-    X = np.column_stack([np.ones(len(y)), (X - mean) / scale]).astype(np.float32)
-    return (X[:train], y[:train]), (X[train:], y[train:])
+    """A document relevant to a query or not (LETOR 4.0): to train on, to test."""
+    return prepared.relevance(arrays("letor4.npz"), share)

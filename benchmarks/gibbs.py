@@ -5,26 +5,18 @@ Speeds are ratios of processor seconds, each the best of several turns that alte
 
 import time
 from collections.abc import Iterator
-from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numba
 import numpy as np
 
 import tallmc as tm
-from tallmc.fields import SiteUpdates, shape_of
-from tallmc.fields.layout import lay_out
-from tallmc.numerics.keys import as_key
+from tallmc.reproduce.gibbs_field import BATCH, DEGREE, DRIVER, moments, quiet, updates_of
 from tallmc.run.drive import drive
-from tallmc.run.native import native
 
 EPSILONS = (0.01, 0.05, 0.1, 0.2)
 PUBLISHED = {0.01: 0.701, 0.05: 0.525, 0.1: 0.403, 0.2: 0.254}
-DEGREE, BATCH = 4851, 500
 NUM_UPDATES, NUM_SITES = 50_000, 20
 SWEEPS, TURNS = 200, 5
-DRIVER = tm.ChainByChain(1)
 
 
 def run() -> Iterator[tuple[str, str, str]]:
@@ -38,29 +30,16 @@ def run() -> Iterator[tuple[str, str, str]]:
     yield from small_field()
 
 
-def quiet(field: tm.Posterior, rule: tm.AcceptanceRule, **options: Any) -> tm.Run:
-    import warnings
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", tm.ConvergenceWarning)  # what is measured here needs few draws
-        return tm.gibbs(field, rule, progress=False, **{"driver": DRIVER, **options})
-
-
 def conditional_errors(field: tm.Posterior, values: np.ndarray) -> Iterator[tuple[str, str, str]]:
     """Many updates of each of some variables, all others as an exact chain left them."""
-    shape = shape_of(field.log_likelihood, field.data)
-    tables = lay_out(shape, field.data, 0)
     log_odds, spread = moments(field, values)
     for epsilon in (0.01, 0.05):
         expected = tm.design.conditional_error(log_odds, spread, BATCH / DEGREE, epsilon)
         error, read, standard = np.zeros(NUM_SITES), np.zeros(NUM_SITES), np.zeros(NUM_SITES)
         for site in range(NUM_SITES):
-            order = np.concatenate([[site], np.delete(np.arange(100), site)])
-            updates = SiteUpdates(tm.AustereMH(epsilon, BATCH), shape, tm.FixedSweep(order))
-            keys = jax.random.split(as_key(site), NUM_UPDATES)
-            taken, rows = first_updates(updates, field.model, tables, keys, values)
+            taken, read[site] = updates_of(field, values, site, epsilon, NUM_UPDATES)
             chance = 1 / (1 + np.exp(-log_odds[site]))
-            error[site], read[site] = np.mean(np.asarray(taken)[:, site]) - chance, np.mean(rows) / DEGREE
+            error[site] = taken - chance
             standard[site] = np.sqrt(chance * (1 - chance) / NUM_UPDATES)
         hardest = np.abs(tm.design.conditional_error(np.linspace(-10, 10, 401), 1.97, BATCH / DEGREE, epsilon).error)
         within = np.max(np.abs(error - expected.error[:NUM_SITES]) / standard)
@@ -73,33 +52,6 @@ def conditional_errors(field: tm.Posterior, values: np.ndarray) -> Iterator[tupl
         yield f"{name}distance from the design's errors, standard errors at most", f"{within:.1f}", "below 4"
         design = float(np.mean(expected.data_fraction[:NUM_SITES]))
         yield f"{name}share of factors read by these", f"{read.mean():.3f}", f"{design:.3f} by the design"
-
-
-@native
-def first_updates(updates: Any, model: Any, tables: Any, keys: Any, values: Any) -> Any:
-    """The first update of a sweep under each key."""
-
-    def one(key: Any) -> Any:
-        begun = updates.begin(key, values, model, jnp.int32(0))
-        look = lambda state: updates.observe(state, model, tables)[0]  # noqa: E731
-        done = jax.lax.while_loop(lambda state: state.number == 0, look, begun)
-        return done.values, done.tally.rows
-
-    return jax.lax.map(one, keys)
-
-
-def moments(field: tm.Posterior, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Log odds of every variable, and the spread of its factors' parts of them."""
-    scope, table = field.data["scope"], np.asarray(field.data["log_table"], float)
-    found = []
-    for site in range(len(values)):
-        mine = np.flatnonzero(np.any(scope == site, axis=1))
-        high, low = values.copy(), values.copy()
-        high[site], low[site] = 1, 0
-        parts = table[(mine, *high[scope[mine]].T)] - table[(mine, *low[scope[mine]].T)]
-        found.append((parts.sum(), parts.std() * np.sqrt(len(parts))))
-    log_odds, spread = np.array(found).T
-    return log_odds, spread
 
 
 def shares(field: tm.Posterior, starts: np.ndarray) -> Iterator[tuple[str, str, str]]:

@@ -8,13 +8,13 @@ warm-up, and their steps are fixed: those of the exact test and of AustereMH are
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 
 import tallmc as tm
 from benchmarks import datasets
 from tallmc.diagnostics.moves import move_moments, moves_of
+from tallmc.reproduce.ica import Problem, posed, sampled
 from tallmc.run.mixing import mixing
 
 TAKES_ARGUMENTS = True
@@ -41,15 +41,6 @@ SHORT = 0.018  # at which MHMinibatch reads less than a hundredth of the rows
 LOOKS = 200  # of AustereMH at most
 
 
-class Problem(NamedTuple):
-    """What is sampled, where from, and what is true."""
-
-    posterior: tm.Posterior
-    mode: tm.models.IcaMode
-    true_W: np.ndarray
-    starts: np.ndarray
-
-
 def run(arguments: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     """One line a rule."""
     if not datasets.available("audio_ica.npz"):
@@ -72,26 +63,7 @@ def run(arguments: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
 
 def prepared(num_rows: int) -> Problem:
     """Whitened mixtures, and the mode that is nearest to the truth."""
-    X, mixing_matrix = datasets.recordings(num_rows)
-    posterior = tm.models.ica(X)
-    true_W = np.linalg.inv(posterior.log_likelihood.whitening.matrix @ mixing_matrix)
-    mode = tm.models.ica_mode(posterior, true_W)
-    return Problem(posterior, mode, true_W, np.stack([mode.W] * NUM_CHAINS))
-
-
-def sampled(problem: Problem, rule: tm.AcceptanceRule, step: float, draws: int, *, expanded: bool = False) -> tm.Run:
-    """Steps of fixed size; without reflections, for all copies of the posterior are alike."""
-    kernel = tm.MetropolisHastings(tm.StiefelWalk(step * problem.mode.angles, reflections=0.0), rule)
-    return tm.sample(
-        problem.posterior,
-        kernel,
-        init=problem.starts,
-        num_samples=draws,
-        num_warmup=0,
-        num_chains=NUM_CHAINS,
-        control_variate=tm.Taylor(at=problem.mode.W) if expanded else None,
-        progress=False,
-    )
+    return posed(*datasets.recordings(num_rows), NUM_CHAINS)
 
 
 def figures(name: str, step: float, problem: Problem, done: tm.Run) -> tuple[str, ...]:

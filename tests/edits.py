@@ -692,4 +692,23 @@ MUTANTS = {
         "            del fcntl\n",
         (STORES + "test_a_second_writer_is_refused_and_readers_are_not",),
     ),
+    # The papers' experiments.
+    "any reason counts": Mutant(
+        "reproduce/expected.py",
+        "elif not holds and known is not None and known.tolerance.holds(ours, known.value):",
+        "elif not holds and known is not None:",
+        ("tests/test_reproduce.py::test_a_reason_counts_only_if_it_foretells_our_figure[3.0-False]",),
+    ),
+    "parts of other settings are kept": Mutant(
+        "reproduce/runner.py",
+        'return kept if kept["fingerprint"] == fingerprint else None',
+        "return kept",
+        ("tests/test_reproduce.py::test_a_run_writes_what_it_found_and_goes_on_where_it_stopped",),
+    ),
+    "a damaged file of data is read": Mutant(
+        "reproduce/folder.py",
+        "if found != wanted:",
+        "if not found:",
+        ("tests/test_reproduce.py::test_data_are_checked",),
+    ),
 }

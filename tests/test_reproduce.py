@@ -5,13 +5,14 @@ import gzip
 import json
 import re
 import xml.etree.ElementTree as ElementTree
+from pathlib import Path
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from tallmc.cli import app
-from tallmc.reproduce import Expected, Figure, compare, experiment_named, experiments, read_result, reproduce
+from tallmc.reproduce import Expected, Figure, compare, experiment_named, experiments, markdown, read_result, reproduce
 from tallmc.reproduce import experiment as experiment_module
 from tallmc.reproduce.expected import Difference, Tolerance
 from tallmc.reproduce.folder import DataFolder, known_files
@@ -19,7 +20,7 @@ from tallmc.reproduce.page import write_page
 from tallmc.reproduce.runner import replace_settings
 from tallmc.reproduce.svg import Mark, Series, plot
 
-SMALL = {"points": [100, 200], "sigmas": [0.9, 1.0], "ridges": [10.0], "best_sigmas": [1.4]}
+SMALL = {"points": [100], "sigmas": [0.9, 1.0], "ridges": [10.0], "best_sigmas": [1.4]}
 
 
 def wanted(figure, paper, **others):
@@ -113,7 +114,7 @@ def test_a_run_writes_what_it_found_and_goes_on_where_it_stopped(small, tmp_path
     assert not whole.understood
     folder = tmp_path / "correction-law-quick"
     table = json.loads((folder / "result.json").read_text())
-    assert table["settings"]["points"] == [100, 200]
+    assert table["settings"]["points"] == [100]
     assert {"python", "tallmc", "jax"} <= set(table["versions"])
     assert table["machine"]["cpu_cores"] >= 1
     assert read_result(folder / "result.json").lines == whole.lines
@@ -121,7 +122,7 @@ def test_a_run_writes_what_it_found_and_goes_on_where_it_stopped(small, tmp_path
 
     # As if it had been stopped before the last part, and in the middle of writing the second one.
     (folder / "parts" / "the-best-laws.json").unlink()
-    (folder / "parts" / "n-200.json").write_text('{"fingerprint"')
+    (folder / "parts" / "n-100-sigma-1.json").write_text('{"fingerprint"')
     said.clear()
     assert reproduce(small, tmp_path, DataFolder(), quick=True, say=said.append).lines == whole.lines
     assert ["kept" in text for text in said] == [True, False, False]
@@ -190,7 +191,7 @@ def test_data_are_checked(tmp_path):
 def test_what_is_fetched_is_checked_and_no_network_is_said(tmp_path, monkeypatch):
     from tallmc.reproduce import fetch
 
-    monkeypatch.setenv("TALLMC_CACHE", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(fetch, "_MNIST", "http://127.0.0.1:9/")
     with pytest.raises(ValueError, match=r"cannot fetch .* without a network"):
         DataFolder().find("mnist_7v9.npz")
@@ -219,3 +220,21 @@ def test_broken_data_of_an_experiment_are_named(tmp_path):
         experiment_module._read(path)
     with pytest.raises(ValueError, match="a tolerance needs one of"):
         Tolerance.read({"near": 1}, "here")
+
+
+def test_the_page_of_the_documentation_shows_what_was_measured():
+    path = Path(__file__).parents[1] / "docs" / "reproductions.md"
+    text = path.read_text(encoding="utf-8")
+    assert markdown.page(text, path.parent) == text
+    assert any(markdown.kept_results(name) for name in experiments())
+
+
+@pytest.mark.parametrize("name", experiments())
+def test_kept_results_are_of_these_expectations(name):
+    """What was measured is compared anew, so that no verdict outlives a change of what is expected."""
+    for path in markdown.kept_results(name):
+        kept = read_result(path)
+        figures = {key: figure for part in kept.parts.values() for key, figure in part.figures.items()}
+        expected = experiment_named(name).figures(quick=kept.quick)
+        assert tuple(compare(one, figures.get(one.figure)) for one in expected) == kept.lines
+        assert kept.about["settings"] == experiment_named(name).settings_of(quick=kept.quick)

@@ -26,8 +26,12 @@ class CorrectionLaws(Kind):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """A part for each half of the table, and the best laws."""
-        return (*(f"N {count}" for count in self.points), "the best laws")
+        """A part for each column of the table, and the best laws."""
+        return (*self._columns, "the best laws")
+
+    @property
+    def _columns(self) -> dict[str, tuple[int, float]]:
+        return {f"N {count}, sigma {sigma:g}": (count, sigma) for count in self.points for sigma in self.sigmas}
 
     def measure(self, part: str, bench: Bench) -> Measured:
         """Largest errors of the distribution function."""
@@ -36,28 +40,22 @@ class CorrectionLaws(Kind):
             errors = [correction_law(sigma).max_error for sigma in self.best_sigmas]
             figures = {f"best, sigma {s:g}": Figure(e) for s, e in zip(self.best_sigmas, errors, strict=True)}
             return Measured(figures, {"sigma": self.best_sigmas, "error": errors})
-        count = int(part.removeprefix("N "))
-        cells = {(s, r): ridge_correction(s, count, r) for s in self.sigmas for r in self.ridges}
-        figures = {f"{part}, sigma {s:g}, lambda {r:g}": Figure(cell.max_error) for (s, r), cell in cells.items()}
-        drawn = {
-            f"{part}, sigma {s:g}, lambda {r:g}, scaled to one": Figure(cell.renormalised_max_error)
-            for (s, r), cell in cells.items()
-        }
-        least = [min(cells[s, r].renormalised_max_error for r in self.ridges) for s in self.sigmas]
-        return Measured({**figures, **drawn}, {"sigma": self.sigmas, "error": least})
+        count, sigma = self._columns[part]
+        figures, drawn = {}, []
+        for ridge in self.ridges:
+            found = ridge_correction(sigma, count, ridge)
+            figures[f"{part}, lambda {ridge:g}"] = Figure(found.max_error)
+            figures[f"{part}, lambda {ridge:g}, scaled to one"] = Figure(found.renormalised_max_error)
+            drawn.append(found.renormalised_max_error)
+        return Measured(figures, {"sigma": [sigma], "error": [min(drawn)]})
 
     def pictures(self, found: Mapping[str, Measured]) -> dict[str, str]:
         """Error against sigma."""
-        series = [
-            Series(
-                name, curves["sigma"], curves["error"], Mark.POINTS if name != "the best laws" else Mark.LINE, colour
-            )
-            for colour, (name, curves) in enumerate((name, part.curves) for name, part in found.items())
-        ]
+        best = found["the best laws"].curves
+        series = [Series("the best law", best["sigma"], best["error"])]
+        for colour, count in enumerate(self.points, 1):
+            columns = [found[part].curves for part, (points, _) in self._columns.items() if points == count]
+            places, errors = ([column[name][0] for column in columns] for name in ("sigma", "error"))
+            series.append(Series(f"the paper's, N {count}, its best lambda", places, errors, Mark.POINTS, colour))
         title = "Error of a correction law against sigma"
-        names = {"the best laws": "the best law"}
-        renamed = [
-            dataclasses.replace(one, name=names.get(one.name, f"the paper's, {one.name}, best lambda"))
-            for one in series
-        ]
-        return {title: plot(title, renamed, "sigma of the normal part", "largest error of the CDF", log_y=True)}
+        return {title: plot(title, series, "sigma of the normal part", "largest error of the CDF", log_y=True)}

@@ -25,7 +25,7 @@ _SECONDS = 20.0  # without an answer
 
 def cache_folder() -> Path:
     """Where fetched data are kept."""
-    named = os.environ.get("TALLMC_CACHE") or os.environ.get("XDG_CACHE_HOME")
+    named = os.environ.get("XDG_CACHE_HOME")
     return (Path(named) if named else Path.home() / ".cache") / "tallmc-data"
 
 

@@ -13,10 +13,17 @@ from tallmc.numerics.moments import Moments
 class PrintedMHMinibatch(MHMinibatch):
     """Algorithm 1 of Seita et al. (2018) as printed: the rows that say stop are the rows that decide.
 
+    Args:
+        batch_size: Rows of the first look, and rows added at a time.
+        sigma: Standard deviation of the noise that a test may have.
+
     Example:
         >>> PrintedMHMinibatch(50).sigma
         1.0
     """
+
+    def __init__(self, batch_size: int, sigma: float = 1.0):
+        MHMinibatch.__init__(self, batch_size, sigma=sigma)
 
     def observe(
         self, evidence: MinibatchEvidence, log_ratios: Real[Array, " window"], window: Window
