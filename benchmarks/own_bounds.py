@@ -199,6 +199,7 @@ def reference(name: str, num_rows: int) -> dict[str, Any]:
     posterior, init = posterior_of(name, num_rows)
     found = tm.optimise.mode(posterior, init=init, progress=False)
     centre, factor = np.asarray(found.position, float), covariance_factor(np.asarray(found.hessian, float))
+    assert factor is not None, "the posterior is flat in some direction"
     half = np.random.default_rng(1).normal(size=(PAIRS, len(centre)))
     white = np.stack([half, -half], axis=1).reshape(2 * PAIRS, -1)
     jax.config.update("jax_enable_x64", True)

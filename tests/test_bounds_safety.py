@@ -73,6 +73,7 @@ def test_bounds_of_a_parameter_with_limits_are_those_of_unconstrained_numbers():
     start = {"beta": real(np.zeros(4)), "scale": real(np.asarray(-0.7))}
     found = tm.optimise.mode(free, init=start, progress=False)
     factor = covariance_factor(found.hessian)
+    assert factor is not None
     by_hand = tm.Posterior(
         lambda p, row: scaled_normal({"beta": p["beta"], "scale": jnp.exp(p["scale"])}, row), posterior.rows
     )
@@ -133,6 +134,7 @@ def test_what_is_called_concave_is(name):
     case = likelihoods.CASES[name]
     seen = is_concave(case.log_likelihood, real(np.zeros(case.size)), ROW)
     assert seen == (name in CONCAVE)
+    assert not seen or not is_concave(lambda p, row: -case.log_likelihood(p, row), real(np.zeros(case.size)), ROW)
 
 
 @pytest.mark.slow
