@@ -28,6 +28,7 @@ JUMPS, SELECTION = "tests/laws/test_reversible_jump.py::", "tests/test_variable_
 LANGEVIN, SGLD = "tests/laws/test_langevin.py::", "tests/test_sgld.py::"
 UNARY, BOUNDS_OF = "tests/test_bounds_unary.py::", "tests/test_bounds_of.py::"
 ROW_BOUNDS = "tests/laws/test_row_bounds.py::"
+BOUNDS_SAFETY = "tests/test_bounds_safety.py::"
 BEST = SAMPLE + "test_warmup_finds_the_best_acceptance_rate_and_then_leaves_it"
 
 FRAMES, AFTER, MISTAKES = "tests/test_frames.py::", "tests/test_after.py::", "tests/test_mistakes.py::"
@@ -79,6 +80,18 @@ MUTANTS = {
         (BLACKJAX + "test_steps_under_scan_have_the_posterior",),
     ),
     # Bounds from programs.
+    "what is convex is taken for concave": Mutant(
+        "bounds/curvature.py",
+        "return found in (*_FREE, Kind.AFFINE, Kind.CONCAVE)",
+        "return found is not Kind.ELSE",
+        (BOUNDS_SAFETY + "test_what_is_called_concave_is",),
+    ),
+    "rows that break their bounds are no doubt": Mutant(
+        "run/result.py",
+        "known = self.known_doubts + self.decision_doubts + self.heat_doubts",
+        "known = self.known_doubts + self.heat_doubts",
+        (BOUNDS_SAFETY + "test_a_false_bound_that_calls_itself_proven_ends_as_a_doubt",),
+    ),
     "rounding is inward": Mutant(
         "bounds/interval.py",
         "return Interval(low - slack, high + slack)",

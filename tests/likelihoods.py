@@ -1,6 +1,7 @@
 """Likelihoods as users write them: what bounds are worked out for from their programs, and what is refused."""
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +15,7 @@ COLUMNS, CLASSES, GROUPS = 3, 4, 5
 class Case(NamedTuple):
     """A likelihood and the numbers that its positions have."""
 
-    log_likelihood: object
+    log_likelihood: Callable[..., Any]
     size: int
     centre: float = 0.2  # of every coordinate
     width: float = 0.03  # of a coordinate: that of a posterior of a few thousand rows

@@ -63,6 +63,7 @@ def scaled_normal(position, row):
     return jax.scipy.stats.norm.logpdf(row["y"], row["x"] @ position["beta"], position["scale"])
 
 
+@pytest.mark.slow
 def test_bounds_of_a_parameter_with_limits_are_those_of_unconstrained_numbers():
     """The scale's posterior against that of the log scale, moved by hand: the same bounds, and the same draws."""
     posterior = tm.Posterior(
@@ -72,6 +73,7 @@ def test_bounds_of_a_parameter_with_limits_are_those_of_unconstrained_numbers():
     start = {"beta": real(np.zeros(4)), "scale": real(np.asarray(-0.7))}
     found = tm.optimise.mode(free, init=start, progress=False)
     factor = covariance_factor(found.hessian)
+    assert factor is not None
     by_hand = tm.Posterior(
         lambda p, row: scaled_normal({"beta": p["beta"], "scale": jnp.exp(p["scale"])}, row), posterior.rows
     )
@@ -92,7 +94,9 @@ LIMITS = {
 }
 
 
-@pytest.mark.parametrize("name", LIMITS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in ("simplex",) else pytest.mark.slow) for name in LIMITS]
+)
 def test_every_transform_is_covered(name):
     """Third derivatives on the unconstrained scale, against JAX's at random places of the region."""
     transform, natural = LIMITS[name]
@@ -130,8 +134,10 @@ def test_what_is_called_concave_is(name):
     case = likelihoods.CASES[name]
     seen = is_concave(case.log_likelihood, real(np.zeros(case.size)), ROW)
     assert seen == (name in CONCAVE)
+    assert not seen or not is_concave(lambda p, row: -case.log_likelihood(p, row), real(np.zeros(case.size)), ROW)
 
 
+@pytest.mark.slow
 def test_concave_functions_have_no_positive_eigenvalue():
     places = np.random.default_rng(0).normal(size=(50, 12))
     for name in sorted(CONCAVE):
@@ -139,3 +145,60 @@ def test_concave_functions_have_no_positive_eigenvalue():
         of_row = jax.hessian(lambda p, row, case=case: case.log_likelihood(p, row))
         found = jax.jit(jax.vmap(jax.vmap(of_row, (None, 0)), (0, None)))(places[:, : case.size], rows)
         assert np.linalg.eigvalsh(np.asarray(found, float)).max() < 1e-5
+
+
+@jax.custom_vjp
+def with_its_own_slope(z):
+    return z**2
+
+
+with_its_own_slope.defvjp(lambda z: (z**2, z), lambda z, along: (z * along,))
+
+
+def called_back(z):
+    return jax.pure_callback(np.sin, jax.ShapeDtypeStruct(z.shape, z.dtype), z)
+
+
+UNCOVERED = {
+    "sort": lambda p, row: jnp.sort(p)[0],
+    "argmax": lambda p, row: row["x"][jnp.argmax(p)],
+    "argmin": lambda p, row: row["x"][jnp.argmin(p)],
+    "a while loop": lambda p, row: jax.lax.while_loop(lambda z: z < 1, lambda z: z + 0.3, p[0]),
+    "a while loop, or a fori_loop whose length": lambda p, row: jax.lax.fori_loop(
+        0, row["n"], lambda i, z: z * z, p[0]
+    ),
+    "a scan of more than 64 steps": lambda p, row: jax.lax.scan(lambda z, _: (z * p[1], None), p[0], length=65)[0],
+    "a product of more than 64": lambda p, row: jnp.prod(jnp.tile(p, 17)),
+    "a branch that depends on the position": lambda p, row: jax.lax.cond(p[0] > 0, jnp.sin, jnp.cos, p[1]),
+    "stop_gradient": lambda p, row: jax.lax.stop_gradient(p[0]) * p[1],
+    "pure_callback": lambda p, row: called_back(p[0]),
+    "a Cholesky factorisation": lambda p, row: jnp.linalg.cholesky(jnp.outer(p, p) + 9 * jnp.eye(4))[0, 0],
+    "a triangular solve": lambda p, row: jax.scipy.linalg.solve_triangular(jnp.outer(p, p), p)[0],
+    "lu": lambda p, row: jnp.linalg.slogdet(jnp.outer(p, p) + jnp.eye(4))[1],
+    "eigh": lambda p, row: jnp.linalg.eigvalsh(jnp.outer(p, p) + jnp.eye(4))[0],
+    "of its own (custom_vjp)": lambda p, row: with_its_own_slope(p[0]),
+    "the incomplete gamma function": lambda p, row: jax.scipy.special.gammainc(2.0, p[0]),
+    "the incomplete beta function": lambda p, row: jax.scipy.special.betainc(2.0, 3.0, p[0]),
+    "erf_inv": lambda p, row: jax.scipy.special.erfinv(p[0]),
+    "bessel": lambda p, row: jax.scipy.special.i0e(p[0]),
+    "atan2": lambda p, row: jnp.arctan2(p[0], p[1]),
+    "tan": lambda p, row: jnp.tan(p[0]),
+    "cosh": lambda p, row: jnp.cosh(p[0]),
+    "floor": lambda p, row: jnp.floor(p[0]) * p[1],
+    "a conversion to int32": lambda p, row: p[0].astype(jnp.int32) * p[1],
+    "polygamma": lambda p, row: jax.scipy.special.polygamma(2, p[0]),
+    "cbrt": lambda p, row: jnp.cbrt(p[0]),
+    "top_k": lambda p, row: jax.lax.top_k(p, 1)[0][0],
+}
+
+
+def test_what_is_not_covered_is_named_with_its_line_and_what_is_done_instead():
+    """One message for each kind of operation without a rule; only shapes are worked out."""
+    flat, unravel = flatten(real(np.full(4, 0.3)))
+    like = {"x": X[0], "n": np.int32(3)}
+    wrong = {}
+    for name, log_likelihood in UNCOVERED.items():
+        trouble = why_not_covered(log_likelihood, unravel, flat.size, like)
+        if trouble is None or name not in str(trouble) or not trouble.line.endswith("of test_bounds_safety.py"):
+            wrong[name] = str(trouble)
+    assert not wrong

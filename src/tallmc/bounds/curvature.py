@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import jax.extend.core as jex
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import PyTree
 
 from tallmc.bounds.primitives import MOVING_ABOUT
@@ -84,7 +85,7 @@ def _kinds(jaxpr: Any, constants: Sequence[Any], arguments: Sequence[Kind]) -> l
 
 
 def _of_known(value: Any) -> Kind:
-    if not isinstance(value, np.ndarray | np.generic | float | int | jax.Array) or isinstance(value, jax.core.Tracer):
+    if not isinstance(value, np.ndarray | np.generic | float | int | jax.Array) or isinstance(value, Tracer):
         return Kind.FREE
     numbers = np.asarray(value)
     if numbers.dtype.kind not in "fiu":

@@ -67,7 +67,7 @@ _KNOWN = {"integer_pow", *_ELEMENTWISE, *_FUNCTIONS, *_COMPARISONS, *_COMBINATIO
 # Operations that move numbers about, with the places of what is moved; the others say where to.
 _PLACED: dict[str, tuple[int, ...] | None] = {
     **dict.fromkeys(("reshape", "squeeze", "broadcast_in_dim", "expand_dims", "slice", "transpose", "rev"), (0,)),
-    **dict.fromkeys(("split", "copy", "copy_p", "dynamic_slice", "gather"), (0,)),
+    **dict.fromkeys(("split", "copy", "copy_p", "dynamic_slice", "gather", "tile"), (0,)),
     **dict.fromkeys(("pad", "dynamic_update_slice"), (0, 1)),
     "scatter": (0, 2),
     "concatenate": None,  # all of them
