@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, PyTree, Real, UInt32
 
 from tallmc.posterior import Model, Rows
+from tallmc.posterior.spread import Far
 
 
 class Drawn(enum.Enum):
@@ -62,7 +63,7 @@ class Window(eqx.Module):
     """A fixed number of rows, of which the first `count` are meant.
 
     Args:
-        rows: Pytree of arrays with the window's rows along the first axis.
+        rows: Pytree of arrays with the window's rows along the first axis; or a `Far`, if several devices have them.
         count: Rows that count; the others are padding.
         size: Rows in all.
         scale: For rows drawn by weight, what to multiply each row's value by so that the expected mean is the mean
@@ -88,7 +89,8 @@ class Window(eqx.Module):
 
         Evidence is gathered in the finest precision that is on, whatever the function was written in.
         """
-        values = jnp.where(self.valid, function(self.rows), 0).astype(jnp.result_type(float))
+        said = self.rows.map(function) if isinstance(self.rows, Far) else function(self.rows)
+        values = jnp.where(self.valid, said, 0).astype(jnp.result_type(float))
         return values if self.scale is None else values * self.scale.astype(values.dtype)
 
 

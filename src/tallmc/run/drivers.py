@@ -14,6 +14,7 @@ from jaxtyping import Array, Bool, Int
 
 from tallmc.numerics.keys import stacked, unstacked
 from tallmc.numerics.programs import program
+from tallmc.posterior.spread import everywhere, mesh_of, replicated
 from tallmc.run.chain import Chain, Problem, conclude_transition, draw_like, observe_until_decided, observe_window
 from tallmc.run.native import native
 from tallmc.run.records import SMALLEST_RING, Layout, Record, pack, ring_size
@@ -234,13 +235,15 @@ class Together(Driver):
         """A block of rounds of so many chains."""
         layout, _ = layout_of(problem, chains)
         count = chains.finished.shape[0]
-        like = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), chains)
-        _rounds.prepare(problem, np.int32(0), like, layout.shapes((count, self.capacity(count, layout))), self.rounds)
+        place = replicated(mesh_of(problem.stage))
+        shapes = chains, layout.shapes((count, self.capacity(count, layout)))
+        like = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place), shapes)
+        _rounds.prepare(problem, np.int32(0), *like, self.rounds)
 
     def load(self, problem: Problem, chains: Chain, records: dict[str, jax.ShapeDtypeStruct]) -> tuple[Chain, Record]:
         """Stacked as they are, in memory of their own: a block writes over what it is given."""
-        del problem
-        return _copied(chains), _blank(records)
+        mesh = mesh_of(problem.stage)
+        return _copied(everywhere(chains, mesh)), everywhere(_blank(records), mesh)
 
     def put(self, work: tuple[Chain, Record], start: int, block: dict[str, np.ndarray]) -> tuple[Chain, Record]:
         """Into the one ring of all chains."""

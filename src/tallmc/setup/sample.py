@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jax.sharding import Mesh
 from jaxtyping import Array, PyTree
 
 from tallmc.compose import Ladder
@@ -27,6 +28,7 @@ from tallmc.run.timing import Timing
 from tallmc.setup.automatic import plan
 from tallmc.setup.conclude import concluded
 from tallmc.setup.keeping import Path, gone_on, keeping, kept
+from tallmc.setup.meshes import as_mesh, driver_on_mesh, on_mesh
 from tallmc.setup.orthonormal import check_orthonormal
 from tallmc.setup.precision import check_precision, plan_doubts
 from tallmc.setup.recentre import Recentred, look_times, recentre
@@ -74,6 +76,7 @@ def sample(
     progress: bool = True,
     driver: Driver | None = None,
     feed: type[Feed] | None = None,
+    mesh: Mesh | int | None = None,
 ) -> Run:
     """Draws from a posterior.
 
@@ -97,6 +100,9 @@ def sample(
         progress: Whether to show a progress bar, if output is a terminal.
         driver: How chains are scheduled; picked by device if left out.
         feed: How rows are drawn; contiguous windows of shuffled data if left out, or by weight if the rule wants that.
+        mesh: Devices that share the rows: a `jax.sharding.Mesh`, or how many of those there are. Draws are the same as
+            on one device. Where several processes run under `jax.distributed`, all devices of all of them if left out:
+            each process passes rows of its own, and all make the same call.
 
     Returns:
         The draws and what they cost. Ctrl-C ends the run early and returns what there is.
@@ -119,6 +125,9 @@ def sample(
         raise ValueError(
             "feed must be a class, which is built for this run: pass feed=tm.IndexedFeed, without arguments"
         )
+    if mesh is not None or jax.process_count() > 1:
+        shared = as_mesh(len(jax.devices()) if mesh is None else mesh)
+        posterior, driver = on_mesh(posterior, shared), driver_on_mesh(driver)
     driver = driver or pick_driver()
     settings = {"kernel": kernel, "init": init, "control_variate": control_variate, "feed": feed}
     settings |= {"num_warmup": num_warmup, "num_chains": num_chains}

@@ -1,0 +1,152 @@
+"""The rows of a dataset on several devices, of one process or of many, none of which need have all of them."""
+
+from collections.abc import Iterator
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh
+from jaxtyping import Array, Int, PyTree, Real
+
+from tallmc.numerics.processes import across
+from tallmc.posterior.rows import Rows
+from tallmc.posterior.spread import Ring, Scattered, on_devices
+
+_ROWS_AT_A_TIME = 65_536  # of which every process is sent a copy, when rows change hands
+
+
+class RowsOnMesh(Rows):
+    """Rows spread over the devices of a mesh.
+
+    All rows are numbered: those of the first process come first. What is asked of all rows, every process must ask.
+
+    Args:
+        own: Rows of this process; with one process all there are.
+        mesh: Devices of all processes.
+    """
+
+    own: Rows
+    mesh: Mesh = eqx.field(static=True)
+    num_rows: int = eqx.field(static=True)
+    counts: tuple[int, ...] = eqx.field(static=True)
+    """Rows of each process."""
+
+    def __init__(self, own: Rows, mesh: Mesh):
+        self.own, self.mesh = own, mesh
+        self.counts = tuple(int(count) for count in self._gathered(np.asarray([own.num_rows], np.int64))[:, 0])
+        self.num_rows = sum(self.counts)
+        if self.num_rows < mesh.size or min(self.counts) < self.own_devices:
+            raise ValueError(
+                f"{min(self.counts):,} rows are fewer than the {self.own_devices} devices that share them; pass a mesh "
+                "of fewer devices"
+            )
+
+    @property
+    def in_random_order(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Whether neighbours are a random sample of all rows, not only of those of a process."""
+        return self.own.in_random_order and len(self.counts) == 1
+
+    @property
+    def known_finite(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Whether they were checked for NaN and infinity when they were stored."""
+        return self.own.known_finite
+
+    @property
+    def own_devices(self) -> int:
+        """Devices of this process."""
+        return self.mesh.size // len(self.counts)
+
+    @property
+    def like(self) -> PyTree:
+        """Shape and dtype of one row, as compiled code sees it."""
+        return self.own.like
+
+    def all(self) -> PyTree:
+        """All rows that this process has."""
+        return self.own.all()
+
+    def take(self, indices: Int[np.ndarray, " k"]) -> PyTree:
+        """Some rows, by number; processes send each other those that the others lack."""
+        if len(self.counts) == 1:
+            return self.own.take(indices)
+        first, rank = self._first, jax.process_index()
+        meant = (indices >= first) & (indices < first + self.counts[rank])
+        mine = self.own.take(np.where(meant, indices - first, 0))
+        owner = np.searchsorted(np.cumsum(self.counts), indices, side="right")
+        places = np.arange(len(indices))
+        return jax.tree.map(lambda leaf: self._gathered(np.asarray(leaf))[owner, places], mine)
+
+    def blocks(self, size: int) -> Iterator[PyTree]:
+        """All rows in their order, `size` at a time."""
+        if len(self.counts) == 1:
+            yield from self.own.blocks(size)
+            return
+        for start in range(0, self.num_rows, size):
+            yield self.take(np.arange(start, min(start + size, self.num_rows)))
+
+    def on_device(self) -> PyTree:
+        """All rows that this process has, on the first of its devices."""
+        return self.own.on_device()
+
+    def scattered(self) -> Scattered:
+        """A stretch of rows on each device."""
+        if "scattered" not in self._devices:
+            self._devices["scattered"] = self._scattered()
+        return self._devices["scattered"]
+
+    def _scattered(self) -> Scattered:
+        longest = -(-max(self.counts) // self.own_devices)
+        edges = [np.linspace(0, count, self.own_devices + 1).astype(int) for count in self.counts]
+        before = np.concatenate([[0], np.cumsum(self.counts)])
+        starts = np.concatenate([*(edge[:-1] + first for edge, first in zip(edges, before, strict=False)), before[-1:]])
+        mine = edges[self._rank]
+
+        def spread(leaf: jax.ShapeDtypeStruct, array: np.ndarray) -> Array:
+            parts = [_padded(np.asarray(array[a:b], leaf.dtype), longest) for a, b in zip(mine, mine[1:], strict=False)]
+            return on_devices(parts, self.mesh)
+
+        arrays = jax.tree.map(spread, self.like, self.own.all())
+        return Scattered(arrays, np.asarray(starts, np.int32), self.mesh)  # pyright: ignore[reportArgumentType]
+
+    def shuffled(self, seed: int, repeated: int) -> Ring:
+        """All rows in random order, the same for any number of devices, dealt out to them."""
+        order = np.random.default_rng(seed).permutation(self.num_rows)
+        order = np.concatenate([order, order[:repeated]])
+        devices, own = self.mesh.size, self.own_devices
+        # One more than a device's share, so that a slice that ends beyond it begins where it should.
+        length = -(-len(order) // devices) + 1
+        first = self._rank * own
+        parts = [
+            jax.tree.map(lambda leaf: np.zeros((length, *leaf.shape), leaf.dtype), self.like) for _ in range(own)
+        ]
+        step = _ROWS_AT_A_TIME // devices * devices or devices
+        for start in range(0, len(order), step):
+            some = self.take(order[start : start + step])
+            for number, part in enumerate(parts):
+                for array, leaf in zip(jax.tree.leaves(part), jax.tree.leaves(some), strict=True):
+                    dealt = leaf[first + number :: devices]
+                    array[start // devices : start // devices + len(dealt)] = dealt
+        return Ring(jax.tree.map(lambda *leaves: on_devices(list(leaves), self.mesh), *parts), self.mesh)
+
+    def one_each(self, dtype: np.dtype | type) -> Real[np.ndarray, " rows"]:
+        """Room for one number for each row of this process."""
+        return self.own.one_each(dtype)
+
+    @property
+    def _rank(self) -> int:
+        return jax.process_index() if len(self.counts) > 1 else 0
+
+    @property
+    def _first(self) -> int:
+        return sum(self.counts[: self._rank])
+
+    def _gathered(self, array: np.ndarray) -> np.ndarray:
+        """The array of each process, stacked."""
+        return across(self.mesh).gathered(array)
+
+
+def _padded(array: np.ndarray, length: int) -> np.ndarray:
+    """With copies of its last row, which are never meant."""
+    missing = length - len(array)
+    return np.concatenate([array, np.repeat(array[-1:], missing, axis=0)]) if missing else array
