@@ -40,6 +40,8 @@ class Team(NamedTuple):
         return tuple(self.gathered(np.asarray(numbers, float))[0].tolist())
 
 
-def across(mesh: Mesh) -> Team:
-    """The processes whose devices a mesh has."""
+def team_of(mesh: Mesh | None) -> Team:
+    """The processes whose devices a mesh has; without one each is alone."""
+    if mesh is None:
+        return Team()
     return Team(len({device.process_index for device in mesh.devices.flat}))

@@ -4,12 +4,11 @@ from collections.abc import Iterator
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, Int, PyTree, Real
 
-from tallmc.numerics.processes import across
+from tallmc.numerics.processes import team_of
 from tallmc.posterior.rows import Rows
 from tallmc.posterior.spread import Ring, Scattered, on_devices
 
@@ -143,7 +142,7 @@ class RowsOnMesh(Rows):
 
     def _gathered(self, array: np.ndarray) -> np.ndarray:
         """The array of each process, stacked."""
-        return across(self.mesh).gathered(array)
+        return team_of(self.mesh).gathered(array)
 
 
 def _padded(array: np.ndarray, length: int) -> np.ndarray:

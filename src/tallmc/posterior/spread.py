@@ -167,9 +167,18 @@ def everywhere(tree: PyTree, mesh: Mesh | None) -> PyTree:
     def put(leaf: PyTree) -> PyTree:
         if not eqx.is_array(leaf) or (isinstance(leaf, jax.Array) and leaf.sharding == place):
             return leaf
-        return jax.device_put(leaf, place)
+        return jax.device_put(leaf, place) if place.is_fully_addressable else _copies(leaf, place)
 
     return jax.tree.map(put, tree)
+
+
+def _copies(leaf: Array | np.ndarray, place: NamedSharding) -> Array:
+    """One on each device of this process; what the other processes have, they have put there by themselves."""
+    if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        return jax.random.wrap_key_data(_copies(jax.random.key_data(leaf), place), impl=jax.random.key_impl(leaf))
+    host = np.asarray(leaf)
+    pieces = [jax.device_put(host, device) for device in sorted(place.addressable_devices, key=lambda one: one.id)]
+    return jax.make_array_from_single_device_arrays(host.shape, place, pieces)
 
 
 def _is_spread(part: object) -> bool:
