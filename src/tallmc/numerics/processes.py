@@ -1,5 +1,7 @@
 """Several processes that make one run together: what they tell each other outside compiled code."""
 
+import contextlib
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import jax
@@ -32,6 +34,26 @@ class Team(NamedTuple):
         sent = array.reshape(-1).view(np.uint8)
         got = np.asarray(multihost_utils.process_allgather(sent, tiled=False))
         return got.reshape(self.size, -1).view(array.dtype).reshape(self.size, *array.shape)
+
+    @contextlib.contextmanager
+    def explained(self, resumable: bool) -> Iterator[None]:
+        """Says what it means if another process is gone: all that the others see is a message that does not come.
+
+        Args:
+            resumable: Whether the run is kept in a store.
+        """
+        try:
+            yield
+        except jax.errors.JaxRuntimeError as error:
+            if self.size == 1:
+                raise
+            what = "start all processes again (as many, or fewer)"
+            what += ", with resume=True" if resumable else "; with store='run.zarr' they would have gone on from there"
+            reason = str(error).splitlines()[0]
+            raise ConnectionError(
+                f"a process of this run is gone, or cannot be reached (this is process {jax.process_index()} of "
+                f"{self.size}): {what}. What was heard of it: {reason}"
+            ) from error
 
     def agreed(self, *numbers: float) -> tuple[float, ...]:
         """The numbers of the first process, for what depends on a clock or on a user."""

@@ -1,5 +1,6 @@
 """The rows of a dataset on several devices, of one process or of many, none of which need have all of them."""
 
+import itertools
 from collections.abc import Iterator
 
 import equinox as eqx
@@ -8,7 +9,7 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, Int, PyTree, Real
 
-from tallmc.numerics.processes import team_of
+from tallmc.numerics.processes import Team, team_of
 from tallmc.posterior.rows import Rows
 from tallmc.posterior.spread import Ring, Scattered, on_devices
 
@@ -50,6 +51,11 @@ class RowsOnMesh(Rows):
     def known_finite(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Whether they were checked for NaN and infinity when they were stored."""
         return self.own.known_finite
+
+    @property
+    def team(self) -> Team:
+        """The processes that share them."""
+        return Team(len(self.counts))
 
     @property
     def own_devices(self) -> int:
@@ -95,18 +101,28 @@ class RowsOnMesh(Rows):
         return self._devices["scattered"]
 
     def _scattered(self) -> Scattered:
-        longest = -(-max(self.counts) // self.own_devices)
-        edges = [np.linspace(0, count, self.own_devices + 1).astype(int) for count in self.counts]
-        before = np.concatenate([[0], np.cumsum(self.counts)])
-        starts = np.concatenate([*(edge[:-1] + first for edge, first in zip(edges, before, strict=False)), before[-1:]])
-        mine = edges[self._rank]
+        starts, first = self._starts, self._first
+        longest = int(np.max(np.diff(starts)))
 
         def spread(leaf: jax.ShapeDtypeStruct, array: np.ndarray) -> Array:
-            parts = [_padded(np.asarray(array[a:b], leaf.dtype), longest) for a, b in zip(mine, mine[1:], strict=False)]
-            return on_devices(parts, self.mesh)
+            own = [np.asarray(array[start - first : stop - first], leaf.dtype) for start, stop in self.own_stretches]
+            return on_devices([_padded(part, longest) for part in own], self.mesh)
 
         arrays = jax.tree.map(spread, self.like, self.own.all())
-        return Scattered(arrays, np.asarray(starts, np.int32), self.mesh)  # pyright: ignore[reportArgumentType]
+        return Scattered(arrays, starts, self.mesh)  # pyright: ignore[reportArgumentType]
+
+    @property
+    def _starts(self) -> Int[np.ndarray, " devices_and_one"]:
+        """Number of the first row of each device, and how many there are in all."""
+        before = np.concatenate([[0], np.cumsum(self.counts)])
+        share = [np.linspace(0, count, self.own_devices + 1).astype(int)[:-1] for count in self.counts]
+        return np.concatenate([*map(np.add, share, before), before[-1:]]).astype(np.int32)
+
+    @property
+    def own_stretches(self) -> list[tuple[int, int]]:
+        """Of each device of this process the numbers of its first row, and of the first that is the next one's."""
+        own = self._starts[self._rank * self.own_devices :][: self.own_devices + 1].tolist()
+        return list(itertools.pairwise(own))
 
     def shuffled(self, seed: int, repeated: int) -> Ring:
         """All rows in random order, the same for any number of devices, dealt out to them."""
@@ -116,9 +132,7 @@ class RowsOnMesh(Rows):
         # One more than a device's share, so that a slice that ends beyond it begins where it should.
         length = -(-len(order) // devices) + 1
         first = self._rank * own
-        parts = [
-            jax.tree.map(lambda leaf: np.zeros((length, *leaf.shape), leaf.dtype), self.like) for _ in range(own)
-        ]
+        parts = [jax.tree.map(lambda leaf: np.zeros((length, *leaf.shape), leaf.dtype), self.like) for _ in range(own)]
         step = _ROWS_AT_A_TIME // devices * devices or devices
         for start in range(0, len(order), step):
             some = self.take(order[start : start + step])
@@ -127,6 +141,15 @@ class RowsOnMesh(Rows):
                     dealt = leaf[first + number :: devices]
                     array[start // devices : start // devices + len(dealt)] = dealt
         return Ring(jax.tree.map(lambda *leaves: on_devices(list(leaves), self.mesh), *parts), self.mesh)
+
+    def joined(self, own: Real[np.ndarray, " own_rows"]) -> Real[np.ndarray, " rows"]:
+        """One number for each row, from those of the rows of each process; every process then has all of them."""
+        if len(self.counts) == 1:
+            return own
+        padded = np.zeros(max(self.counts), own.dtype)
+        padded[: len(own)] = own
+        every = self._gathered(padded)
+        return np.concatenate([part[:count] for part, count in zip(every, self.counts, strict=True)])
 
     def one_each(self, dtype: np.dtype | type) -> Real[np.ndarray, " rows"]:
         """Room for one number for each row of this process."""

@@ -119,11 +119,18 @@ class Scattered(eqx.Module):
         arrays: Every device has as many rows, of which the last may be padding.
         starts: Number of the first row of each device, and how many there are in all.
         mesh: The devices.
+        numbered: Whether rows are pairs, with a number for each.
     """
 
     arrays: PyTree
     starts: Int[Array, " devices_and_one"]
     mesh: Mesh = eqx.field(static=True)
+    numbered: bool = eqx.field(static=True, default=False)
+
+    @property
+    def length(self) -> int:
+        """Rows that each device has room for."""
+        return jax.tree.leaves(self.arrays)[0].shape[0] // self.mesh.size
 
     def picked(self, numbers: Int[Array, " k"]) -> Far:
         """Some rows, by number."""
@@ -153,6 +160,19 @@ def mesh_of(stage: PyTree) -> Mesh | None:
 def replicated(mesh: Mesh | None) -> NamedSharding | None:
     """Of what every device has a copy of its own; None if there is one device."""
     return None if mesh is None else NamedSharding(mesh, PartitionSpec())
+
+
+def at_home(tree: PyTree) -> PyTree:
+    """With arrays of this process alone in place of copies on every device of a mesh."""
+
+    def take(leaf: PyTree) -> PyTree:
+        if not isinstance(leaf, jax.Array) or len(leaf.sharding.device_set) == 1:
+            return leaf
+        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            return jax.random.wrap_key_data(take(jax.random.key_data(leaf)), impl=jax.random.key_impl(leaf))
+        return jnp.asarray(np.asarray(leaf))
+
+    return jax.tree.map(take, tree)
 
 
 def everywhere(tree: PyTree, mesh: Mesh | None) -> PyTree:

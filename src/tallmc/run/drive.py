@@ -12,7 +12,7 @@ from tallmc.console.progress import is_watched, progress_bar, stop_on_interrupt
 from tallmc.numerics.memory import must_fit
 from tallmc.numerics.processes import team_of
 from tallmc.numerics.programs import program
-from tallmc.posterior.spread import mesh_of
+from tallmc.posterior.spread import at_home, mesh_of
 from tallmc.run.chain import Chain, Problem, placed, positions, restart_chain
 from tallmc.run.drivers import Driver, layout_of
 from tallmc.run.records import Draw, Layout, Memory, Sink
@@ -137,7 +137,7 @@ def drive(
                 if not pauses:
                     _settle(sink, layout, session)
         seconds = time.perf_counter() - started
-    session, before = session._replace(chains=driver.chains(work), drawn=drained), session.drawn
+    session, before = session._replace(chains=at_home(driver.chains(work)), drawn=drained), session.drawn
     if not pauses:
         sink.checkpoint(session, {}, seconds=seconds)
     if drained == before and (sink is memory or not drained):

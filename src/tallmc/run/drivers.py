@@ -14,6 +14,8 @@ from jaxtyping import Array, Bool, Int
 
 from tallmc.numerics.keys import stacked, unstacked
 from tallmc.numerics.programs import program
+from tallmc.posterior import Rows
+from tallmc.posterior.rows_on_mesh import RowsOnMesh
 from tallmc.posterior.spread import everywhere, mesh_of, replicated
 from tallmc.run.chain import Chain, Problem, conclude_transition, draw_like, observe_until_decided, observe_window
 from tallmc.run.native import native
@@ -66,8 +68,13 @@ class Driver(eqx.Module):
         """Records of the draws from `start` to `stop` of all chains, (chain, draw, ...), out of their ring."""
 
 
-def pick_driver() -> Driver:
-    """One chain at a time on a CPU, where branches are cheap; all together on an accelerator, where width is."""
+def pick_driver(rows: Rows | None = None) -> Driver:
+    """One chain at a time on a CPU, where branches are cheap; all together on an accelerator, where width is.
+
+    Devices that share rows move all chains together, so that a round is one message between them.
+    """
+    if isinstance(rows, RowsOnMesh):
+        return Together()
     return ChainByChain() if jax.default_backend() == "cpu" else Together()
 
 

@@ -23,8 +23,8 @@ def as_mesh(mesh: Mesh | int) -> Mesh:
         devices = jax.devices()
         if not 1 <= mesh <= len(devices):
             raise ValueError(
-                f"mesh={mesh}: there are {len(devices)} devices; pass a number up to that, or on a CPU start Python with "
-                f"XLA_FLAGS=--xla_force_host_platform_device_count={mesh}"
+                f"mesh={mesh}: there are {len(devices)} devices; pass a number up to that, or on a CPU start Python "
+                f"with XLA_FLAGS=--xla_force_host_platform_device_count={mesh}"
             )
         devices = devices[:mesh]
     else:

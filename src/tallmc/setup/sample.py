@@ -14,7 +14,9 @@ from tallmc.diagnostics.audit_programs import audit_programs
 from tallmc.feed import Feed
 from tallmc.kernel import Kernel
 from tallmc.numerics.keys import as_key, folded_on_host, split_on_host, told, unstacked, word_on_host
+from tallmc.numerics.processes import Team
 from tallmc.posterior import Posterior, checks
+from tallmc.posterior.rows_on_mesh import RowsOnMesh
 from tallmc.posterior.unconstrained_start import unconstrained_start
 from tallmc.run.chain import Problem
 from tallmc.run.drive import Review, drive
@@ -22,12 +24,13 @@ from tallmc.run.drivers import Driver, pick_driver
 from tallmc.run.result import Run
 from tallmc.run.saving import set_up_of, without_rows
 from tallmc.run.session import Session
+from tallmc.run.shared_store import SharedStore
 from tallmc.run.start import start_chains
 from tallmc.run.store import Store
 from tallmc.run.timing import Timing
 from tallmc.setup.automatic import plan
 from tallmc.setup.conclude import concluded
-from tallmc.setup.keeping import Path, gone_on, keeping, kept
+from tallmc.setup.keeping import PathLike, gone_on, keeping, kept
 from tallmc.setup.meshes import as_mesh, driver_on_mesh, on_mesh
 from tallmc.setup.orthonormal import check_orthonormal
 from tallmc.setup.precision import check_precision, plan_doubts
@@ -71,7 +74,7 @@ def sample(
     num_chains: int = 4,
     rng_key: int | Array = 0,
     control_variate: Taylor | None = None,
-    store: Path | None = None,
+    store: PathLike | None = None,
     resume: bool = False,
     progress: bool = True,
     driver: Driver | None = None,
@@ -128,12 +131,17 @@ def sample(
     if mesh is not None or jax.process_count() > 1:
         shared = as_mesh(len(jax.devices()) if mesh is None else mesh)
         posterior, driver = on_mesh(posterior, shared), driver_on_mesh(driver)
-    driver = driver or pick_driver()
+    driver = driver or pick_driver(posterior.rows)
     settings = {"kernel": kernel, "init": init, "control_variate": control_variate, "feed": feed}
     settings |= {"num_warmup": num_warmup, "num_chains": num_chains}
-    with keeping(
-        store, "tm.sample", posterior, resume=resume, rng_key=as_key(rng_key), driver=type(driver), **settings
-    ) as keeper:
+    team = posterior.rows.team if isinstance(posterior.rows, RowsOnMesh) else Team()
+    progress = progress and team.leads
+    with (
+        team.explained(store is not None),
+        keeping(
+            store, "tm.sample", posterior, resume=resume, rng_key=as_key(rng_key), driver=type(driver), **settings
+        ) as keeper,
+    ):
         return sampled(
             posterior,
             num_samples=num_samples,
@@ -157,7 +165,7 @@ def sampled(
     control_variate: Taylor | None,
     progress: bool,
     driver: Driver,
-    store: Store | None,
+    store: Store | SharedStore | None,
     feed: type[Feed] | None = None,
     earlier: Earlier = Earlier(),  # noqa: B008  it never changes
 ) -> Run:
