@@ -60,7 +60,7 @@ class SharedStore(Sink):
 
     def due(self) -> bool:
         """Whether the first process thinks so."""
-        return self.store is not None and self.store.due()
+        return bool(self.team.agreed(self.store is not None and self.store.due())[0])
 
     def checkpoint(
         self, session: Session, ahead: dict[str, np.ndarray], *, seconds: float, result: dict[str, Any] | None = None
