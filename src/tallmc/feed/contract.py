@@ -31,6 +31,8 @@ class Needs(NamedTuple):
         expansion_order: Order of the Taylor expansion that it cannot do without; None if it can.
         decisive_rows: Rows that a decision rests on at least, for the noise of rounding; infinity: all of them.
         every_row: Whether every test reads every row, so that their order does not matter.
+        only_sums: Whether it does no more with log ratios than add them up: devices that share rows then hand around a
+            number each, and not one for each row.
         to_begin: Whether these rows are for beginning a test, namely for its proposal, and not for the test.
     """
 
@@ -39,6 +41,7 @@ class Needs(NamedTuple):
     expansion_order: int | None = None
     decisive_rows: float | None = None
     every_row: bool = False
+    only_sums: bool = False
     to_begin: bool = False
 
     @property
@@ -92,6 +95,12 @@ class Window(eqx.Module):
         said = self.rows.map(function) if isinstance(self.rows, Far) else function(self.rows)
         values = jnp.where(self.valid, said, 0).astype(jnp.result_type(float))
         return values if self.scale is None else values * self.scale.astype(values.dtype)
+
+    def sums(self, function: Callable[[PyTree], Real[Array, " size"]]) -> Real[Array, " sums"]:
+        """The same for who only adds it up: as it is, or sums of it if several devices have the rows."""
+        if isinstance(self.rows, Far) and self.scale is None:
+            return self.rows.sums(function, self.count)
+        return self.map(function)
 
 
 class Feed(eqx.Module):

@@ -91,7 +91,12 @@ class RowsOnMesh(Rows):
             yield self.take(np.arange(start, min(start + size, self.num_rows)))
 
     def on_device(self) -> PyTree:
-        """All rows that this process has, on the first of its devices."""
+        """All rows on one device, which only a process that has them all can do."""
+        if self.team.size > 1:
+            raise ValueError(
+                "what follows gradients of all rows, as tm.NUTS does, cannot do so for rows of several processes; move "
+                "by tm.CrankNicolson or tm.RandomWalk, with a rule that reads few rows or tm.Exact()"
+            )
         return self.own.on_device()
 
     def scattered(self) -> Scattered:

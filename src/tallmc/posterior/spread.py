@@ -16,6 +16,8 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Bool, Int, PyTree, Real
 
+from tallmc.numerics.arithmetic import ordered_sum
+
 
 class Far(eqx.Module):
     """Rows of a window that are not all on one device."""
@@ -46,6 +48,27 @@ class Far(eqx.Module):
             whole = whole.at[jnp.where(meant, places, self.size)].set(values, mode="drop", unique_indices=True)
             return jax.lax.psum(whole, self.mesh.axis_names)
 
+        return self._everywhere(of_device)
+
+    def sums(self, function: Callable[[PyTree], Real[Array, " k"]], count: Int[Array, ""]) -> Real[Array, " devices"]:
+        """What a function says of the first `count` rows, added up by each device: one number for each.
+
+        Args:
+            function: Gives a number for each row.
+            count: Rows of the window that are meant.
+        """
+
+        def of_device(arrays: PyTree) -> Array:
+            device = jax.lax.axis_index(self.mesh.axis_names)
+            rows, places, meant = self._own(arrays, device)
+            values = function(rows).astype(jnp.result_type(float))
+            total = ordered_sum(jnp.where(meant & (places < count), values, 0))
+            return jax.lax.psum(jnp.zeros(self.mesh.size, total.dtype).at[device].set(total), self.mesh.axis_names)
+
+        return self._everywhere(of_device)
+
+    def _everywhere(self, of_device: Callable[[PyTree], Array]) -> Array:
+        """What all devices find together."""
         along = PartitionSpec(self.mesh.axis_names)
         return jax.shard_map(of_device, mesh=self.mesh, in_specs=(along,), out_specs=PartitionSpec())(self.arrays)
 

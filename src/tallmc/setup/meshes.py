@@ -1,10 +1,17 @@
 """`mesh=` of `tm.sample`: which devices share the rows."""
 
+import hashlib
+from typing import Any
+
+import equinox as eqx
 import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from tallmc.posterior import Posterior
+from tallmc.feed import Drawn, Needs
+from tallmc.kernel import Kernel
+from tallmc.numerics.flat import as_device_array
+from tallmc.posterior import Posterior, RowBounds, Rows
 from tallmc.posterior.rows_on_mesh import RowsOnMesh
 from tallmc.run.drivers import Driver, Together
 
@@ -47,7 +54,64 @@ def on_mesh(posterior: Posterior, mesh: Mesh) -> Posterior:
     """
     if isinstance(posterior.rows, RowsOnMesh):
         return posterior
-    return posterior.of_rows(RowsOnMesh(posterior.rows, mesh))
+    rows = RowsOnMesh(posterior.rows, mesh)
+    if rows.team.size > 1 and posterior.design is not None and posterior.design.rescaling is not None:
+        raise ValueError(
+            "standardise=True goes by the rows of one process, and each process has others; standardise the columns "
+            "before they are split, and leave it out"
+        )
+    return _with_bounds_of_all(posterior, rows).of_rows(rows)
+
+
+def _with_bounds_of_all(posterior: Posterior, rows: RowsOnMesh) -> Posterior:
+    """With bounds whose largest and mean are those of the rows of all processes."""
+    bounds = posterior.bounds
+    if rows.team.size == 1 or not isinstance(bounds, RowBounds):
+        return posterior
+    own = np.asarray([bounds.largest, bounds.mean], float)
+    largest, mean = rows.team.gathered(own).T
+    numbers = np.max(largest), np.average(mean, weights=rows.counts)
+    whole = [
+        as_device_array(number, old.dtype) for number, old in zip(numbers, (bounds.largest, bounds.mean), strict=True)
+    ]
+    changed = eqx.tree_at(lambda b: (b.largest, b.mean), bounds, whole)
+    return eqx.tree_at(lambda p: p.model.bounds, posterior, changed)
+
+
+def check_same_call(rows: RowsOnMesh, **settings: Any) -> None:
+    """Raises `ValueError` unless all processes sample alike, for otherwise they would wait for each other for ever.
+
+    Args:
+        rows: Of the posterior.
+        settings: Of the call; what has a text of its own in each process, such as a function, is left out.
+    """
+    if rows.team.size == 1:
+        return
+    shapes = [str(leaf) for leaf in jax.tree.leaves(rows.like)]
+    for name, value in {"rows": shapes, **settings}.items():
+        digest = np.frombuffer(hashlib.blake2b(repr(value).encode(), digest_size=16).digest(), np.uint8)
+        if len({bytes(one) for one in rows.team.gathered(digest)}) > 1:
+            raise ValueError(
+                f"processes differ in {name}: it is {value!r} here; all must make the same call, each with its own rows"
+            )
+
+
+def check_kernel_on_mesh(kernel: Kernel, rows: Rows) -> None:
+    """Raises `ValueError` if some part of a kernel looks at rows otherwise than by what each says of a move.
+
+    Args:
+        kernel: How chains move.
+        rows: Of the posterior.
+    """
+    if not isinstance(rows, RowsOnMesh):
+        return
+    for part in kernel.parts():
+        own = (part.needs,) if isinstance(part.needs, Needs) else part.needs
+        if any(Drawn.ALL_AT_ONCE in needs.drawn or needs.to_begin for needs in own):
+            raise ValueError(
+                f"{part.label} is to follow gradients of rows, and of rows on several devices only log ratios are "
+                "worked out; leave mesh out, or move by tm.RandomWalk, tm.CrankNicolson or tm.HMC with a control variate"
+            )
 
 
 def driver_on_mesh(driver: Driver | None) -> Driver:

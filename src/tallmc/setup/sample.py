@@ -31,7 +31,7 @@ from tallmc.run.timing import Timing
 from tallmc.setup.automatic import plan
 from tallmc.setup.conclude import concluded
 from tallmc.setup.keeping import PathLike, gone_on, keeping, kept
-from tallmc.setup.meshes import as_mesh, driver_on_mesh, on_mesh
+from tallmc.setup.meshes import as_mesh, check_kernel_on_mesh, check_same_call, driver_on_mesh, on_mesh
 from tallmc.setup.orthonormal import check_orthonormal
 from tallmc.setup.precision import check_precision, plan_doubts
 from tallmc.setup.recentre import Recentred, look_times, recentre
@@ -131,6 +131,8 @@ def sample(
     if mesh is not None or jax.process_count() > 1:
         shared = as_mesh(len(jax.devices()) if mesh is None else mesh)
         posterior, driver = on_mesh(posterior, shared), driver_on_mesh(driver)
+        same = {"num_samples": num_samples, "num_warmup": num_warmup, "num_chains": num_chains}
+        check_same_call(posterior.rows, **same, rng_key=told(rng_key), resume=resume, kernel=type(kernel).__name__)
     driver = driver or pick_driver(posterior.rows)
     settings = {"kernel": kernel, "init": init, "control_variate": control_variate, "feed": feed}
     settings |= {"num_warmup": num_warmup, "num_chains": num_chains}
@@ -200,6 +202,7 @@ def sampled(
         start = start._replace(doubts=start.doubts + plan_doubts(start.model, posterior.rows, start.positions))
     else:
         _check_is_kernel(kernel)
+        check_kernel_on_mesh(kernel, posterior.rows)
         with timing.phase("mode"):
             start = find_start(posterior, kernel, init, control_variate, num_chains, progress=progress)
         start = start._replace(doubts=start.doubts + doubts_of_parts(kernel))
