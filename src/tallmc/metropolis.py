@@ -127,7 +127,8 @@ class MetropolisHastings(Kernel[AtRest, InTest]):
         evidence = state.evidence
         if isinstance(self.rule, SelectiveRule):
             evidence, rows = self.rule.select(evidence, rows)
-        log_ratios = rows.map(lambda some: model.log_ratios(state.rest.position, state.proposed, some))
+        said = rows.sums if self.rule.needs.only_sums else rows.map
+        log_ratios = said(lambda some: model.log_ratios(state.rest.position, state.proposed, some))
         finite = jnp.isfinite(ordered_sum(log_ratios))  # a sum is finite only if all its terms are
         evidence = self.rule.observe(evidence, log_ratios, rows)
         state = dataclasses.replace(state, evidence=evidence, finite=finite, rows=state.rows + rows.count)

@@ -58,7 +58,7 @@ class FullDataRule(AcceptanceRule[FullSum]):
     @property
     def needs(self) -> Needs:
         """All rows, in any order."""
-        return Needs(self.batch_size, decisive_rows=ALL_ROWS, every_row=True)
+        return Needs(self.batch_size, decisive_rows=ALL_ROWS, every_row=True, only_sums=True)
 
     def init(self, key: Array, question: Question, model: Model) -> FullSum:
         """Draws the level to exceed."""

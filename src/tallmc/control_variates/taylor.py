@@ -10,8 +10,9 @@ from tallmc.control_variates.expansion import ExpandedModel, Expansion, covarian
 from tallmc.control_variates.remainder_bounds import RemainderBounds
 from tallmc.numerics.flat import flatten
 from tallmc.numerics.scratch import in_parts
-from tallmc.posterior import Place, Posterior, SmoothBounds
+from tallmc.posterior import Near, Place, Posterior, SmoothBounds
 from tallmc.posterior.passes import likelihood_sums, prior_derivatives
+from tallmc.posterior.rows_on_mesh import RowsOnMesh
 
 
 class Controlled(NamedTuple):
@@ -98,8 +99,16 @@ class Taylor(eqx.Module):
         bounds, constants, rows_read, unbounded = None, None, 0, 0
         if isinstance(model.bounds, SmoothBounds) and covariance_factor(precision) is not None:
             whiten, rows_read = np.asarray(expansion.whiten, float), model.num_rows
-            near = model.bounds.near(Place(model, unravel, flat, np.linalg.inv(whiten), self.order + 1, rows))
+            near = _near(model.bounds, Place(model, unravel, flat, np.linalg.inv(whiten), self.order + 1, rows))
             unbounded = 0 if near is None else sum(np.sum(~np.isfinite(part)) for part in in_parts(near.constants))
             if near is not None and not unbounded:
                 bounds, constants = RemainderBounds.of(model.bounds, self.order, flat, whiten, near), near.constants
         return Controlled(ExpandedModel(model, expansion, bounds), precision, rows_read, constants, unbounded)
+
+
+def _near(bounds: SmoothBounds, place: Place) -> Near | None:
+    """Bounds around a place; of rows that several processes share, each looks at its own."""
+    if not isinstance(place.rows, RowsOnMesh):
+        return bounds.near(place)
+    near = bounds.near(place._replace(rows=place.rows.own))
+    return None if near is None else near._replace(constants=place.rows.joined(near.constants))

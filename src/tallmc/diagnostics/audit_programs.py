@@ -19,8 +19,7 @@ from tallmc.metropolis import Asked, MetropolisHastings
 from tallmc.numerics.keys import transition_keys
 from tallmc.numerics.programs import COMPILED_SOON, program
 from tallmc.posterior import Model, RowBounds, Rows
-from tallmc.posterior.passes import add_up, prepare_parts
-from tallmc.posterior.resident import Column
+from tallmc.posterior.passes import add_up, has_numbers, prepare_parts
 from tallmc.run.chain import Chain, Problem, observe_until_decided, opening_windows, start_chain
 
 _REPLAYS = 100  # fresh tests of a step at most: a frequency is then known to 0.05, and 64 of them to less than 0.01
@@ -147,8 +146,7 @@ def totals_on_all_rows(model: Model, position: PyTree, proposed: PyTree, reach: 
     """Of each step, all rows' log ratio, and how many rows say more than they can."""
 
     def of_block(rows: PyTree, valid: Array) -> tuple[Array, Array]:
-        weighed = isinstance(where[0], tuple) and len(where[0]) == 2 and isinstance(where[0][1], Column)
-        rows, scales = rows if weighed else (rows, None)
+        rows, scales = rows if has_numbers(where[0]) else (rows, None)
         ratios = jnp.where(valid[None], model.log_ratios_of_moves(position, proposed, rows), 0)
         broken = jnp.zeros_like(ratios)
         if scales is not None:

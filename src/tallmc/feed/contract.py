@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, PyTree, Real, UInt32
 
 from tallmc.posterior import Model, Rows
+from tallmc.posterior.spread import Far
 
 
 class Drawn(enum.Enum):
@@ -30,6 +31,8 @@ class Needs(NamedTuple):
         expansion_order: Order of the Taylor expansion that it cannot do without; None if it can.
         decisive_rows: Rows that a decision rests on at least, for the noise of rounding; infinity: all of them.
         every_row: Whether every test reads every row, so that their order does not matter.
+        only_sums: Whether it does no more with log ratios than add them up: devices that share rows then hand around a
+            number each, and not one for each row.
         to_begin: Whether these rows are for beginning a test, namely for its proposal, and not for the test.
     """
 
@@ -38,6 +41,7 @@ class Needs(NamedTuple):
     expansion_order: int | None = None
     decisive_rows: float | None = None
     every_row: bool = False
+    only_sums: bool = False
     to_begin: bool = False
 
     @property
@@ -62,7 +66,7 @@ class Window(eqx.Module):
     """A fixed number of rows, of which the first `count` are meant.
 
     Args:
-        rows: Pytree of arrays with the window's rows along the first axis.
+        rows: Pytree of arrays with the window's rows along the first axis; or a `Far`, if several devices have them.
         count: Rows that count; the others are padding.
         size: Rows in all.
         scale: For rows drawn by weight, what to multiply each row's value by so that the expected mean is the mean
@@ -88,8 +92,15 @@ class Window(eqx.Module):
 
         Evidence is gathered in the finest precision that is on, whatever the function was written in.
         """
-        values = jnp.where(self.valid, function(self.rows), 0).astype(jnp.result_type(float))
+        said = self.rows.map(function) if isinstance(self.rows, Far) else function(self.rows)
+        values = jnp.where(self.valid, said, 0).astype(jnp.result_type(float))
         return values if self.scale is None else values * self.scale.astype(values.dtype)
+
+    def sums(self, function: Callable[[PyTree], Real[Array, " size"]]) -> Real[Array, " sums"]:
+        """The same for who only adds it up: as it is, or sums of it if several devices have the rows."""
+        if isinstance(self.rows, Far) and self.scale is None:
+            return self.rows.sums(function, self.count)
+        return self.map(function)
 
 
 class Feed(eqx.Module):

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int, PyTree, UInt32
 
 from tallmc.feed.contract import Window
+from tallmc.posterior.spread import Ring
 
 _FEWEST_RUNS = 8192  # where there are rows enough: the variance of so many is that of all shuffles to 1.6 %
 _MOST_RUNS = 2**20  # beyond that the products of `_times` would not fit 32 bits
@@ -56,9 +57,11 @@ class RunOrder(eqx.Module):
         seen = cursor.seen + self.batch_size // self.run_length
         return RunCursor(cursor.offset, cursor.first, cursor.stride, seen)
 
-    def read(self, ring: PyTree, cursor: RunCursor) -> Window:
+    def read(self, ring: PyTree | Ring, cursor: RunCursor) -> Window:
         """Gathers runs; only the last window of a test can be partial."""
         starts = self._starts(cursor)
+        if isinstance(ring, Ring):
+            return Window(ring.runs(starts, self.run_length), self._count(cursor), self.batch_size)
         rows = jax.tree.map(lambda leaf: _gather(leaf, starts, self.run_length), ring)
         rows = jax.lax.optimization_barrier(rows)  # or they would be gathered again for every use
         return Window(rows, self._count(cursor), self.batch_size)

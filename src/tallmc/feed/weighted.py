@@ -16,6 +16,7 @@ from tallmc.numerics.keys import words_from
 from tallmc.numerics.scratch import in_parts, like
 from tallmc.posterior import Model, RowBounds, Rows, resident
 from tallmc.posterior.resident import aligned_zeros
+from tallmc.posterior.rows_on_mesh import RowsOnMesh
 
 
 class _Cursor(eqx.Module):
@@ -103,6 +104,8 @@ class WeightedFeed(Feed):
         """Weighs rows by their bounds, which takes one reading of them all."""
         if not isinstance(model.bounds, RowBounds):
             raise ValueError("WeightedFeed weighs rows by posterior.bounds, and this posterior has none for each row")
+        if isinstance(rows, RowsOnMesh):
+            return cls(rows.num_rows, needs.batch_size, rows.joined(model.bounds.constants(rows.own)))
         return cls(rows.num_rows, needs.batch_size, model.bounds.constants(rows))
 
     @property

@@ -10,6 +10,7 @@ from jaxtyping import Array, Int, PyTree
 
 from tallmc.feed.contract import Window
 from tallmc.numerics.flat import as_device_array
+from tallmc.posterior.spread import Ring
 
 _MAX_STRIDES = 1024
 
@@ -62,12 +63,15 @@ class WindowOrder(eqx.Module):
         index = jnp.where(index >= self._num_windows, index - self._num_windows, index)
         return WindowCursor(cursor.offset, index, cursor.stride)
 
-    def read(self, ring: PyTree, cursor: WindowCursor) -> Window:
+    def read(self, ring: PyTree | Ring, cursor: WindowCursor) -> Window:
         """A slice; only the ring's last window can be partial."""
         position = cursor.index * self.batch_size
         first = cursor.offset + position
         first = jnp.where(first >= self.num_rows, first - self.num_rows, first)
-        rows = jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, first, self.batch_size), ring)
+        if isinstance(ring, Ring):
+            rows = ring.runs(first[None], self.batch_size)
+        else:
+            rows = jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, first, self.batch_size), ring)
         if self.num_rows % self.batch_size:
             count = jnp.minimum(self.batch_size, self.num_rows - position)
         else:  # no window is partial, and a compiler that knows it masks nothing

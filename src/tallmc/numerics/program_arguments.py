@@ -11,6 +11,7 @@ import equinox as eqx
 import jax
 import numpy as np
 from jax.core import Tracer
+from jax.sharding import NamedSharding, PartitionSpec
 
 # What is debugged with these is told by JAX's own dispatch, which is then left to work as it does.
 _DEBUGGING = ("jax_disable_jit", "jax_debug_nans", "jax_debug_infs")
@@ -92,11 +93,11 @@ def sort_out(leaves: list, shapes_are_arrays: bool) -> tuple[list | None, tuple]
         if kind == _ARRAY:
             # An array that is not committed goes where the program runs. `aval` is what `jax.typeof` gives, in a
             # thirtieth of the time.
-            describe((leaf.aval, leaf.sharding) if leaf.committed else leaf.aval)
+            describe((leaf.aval, _place(leaf.sharding)) if leaf.committed else leaf.aval)
         elif kind == _HOST_ARRAY:
             describe(jax.typeof(leaf))  # float64 is float32 to JAX, unless told otherwise
         elif kind == _SHAPE and shapes_are_arrays:
-            describe(jax.typeof(leaf) if leaf.sharding is None else (jax.typeof(leaf), leaf.sharding))
+            describe(jax.typeof(leaf) if leaf.sharding is None else (jax.typeof(leaf), _place(leaf.sharding)))
         elif kind == _TRACED:
             return None, ()
         else:
@@ -105,6 +106,13 @@ def sort_out(leaves: list, shapes_are_arrays: bool) -> tuple[list | None, tuple]
             continue
         keep(leaf)
     return arrays, tuple(signature)
+
+
+def _place(sharding: Any) -> Any:
+    """Where an array is. Of copies on several devices JAX has more than one description, which are not equal."""
+    if type(sharding) is NamedSharding and len(sharding.spec) and sharding.is_fully_replicated:
+        return NamedSharding(sharding.mesh, PartitionSpec(), memory_kind=sharding.memory_kind)
+    return sharding
 
 
 def shape_of(described: Any) -> jax.ShapeDtypeStruct:

@@ -22,8 +22,11 @@ from tallmc.numerics.permutation import NUM_KEYS, permuted
 from tallmc.numerics.programs import COMPILED_SOON, carried_over, program
 from tallmc.posterior import pieces, resident
 from tallmc.posterior.block_sums import derivative_sums
+from tallmc.posterior.mesh_passes import Blocks, add_up_on_mesh, with_numbers
 from tallmc.posterior.model import Model
 from tallmc.posterior.rows import Rows
+from tallmc.posterior.rows_on_mesh import RowsOnMesh
+from tallmc.posterior.spread import Scattered
 
 # Rows of a block: on a CPU so few that a Hessian's intermediate results stay in a core's cache (2,048 and 8,192 took
 # equally long), elsewhere so many that a block keeps the device busy.
@@ -141,7 +144,7 @@ def log_ratio_blocks(
         for columns, count in pieces.of(rows, 0, num_rows, length=size):
             yield np.asarray(_log_ratios(model, position, proposed, columns, np.int32(0), size), float)[:, :count]
         return
-    columns = rows.on_device()
+    columns = rows.scattered() if isinstance(rows, RowsOnMesh) else rows.on_device()
     for start in range(0, num_rows, size):
         first = min(start, num_rows - size)
         values = np.asarray(_log_ratios(model, position, proposed, columns, np.int32(first), size), float)
@@ -166,7 +169,8 @@ def in_parts(
     columns, num_rows, size, on_cpu = _where(rows, beside)
     words = np.zeros(NUM_KEYS, np.uint32) if span.order is None else span.order
     blocks = -(-span.num_rows // size)
-    parts = int(np.clip(blocks // _FEWEST_PER_PART, 1, _PARTS)) if on_cpu else 1
+    on_mesh = isinstance(rows, RowsOnMesh)
+    parts = int(np.clip(blocks // _FEWEST_PER_PART, 1, _PARTS)) if on_cpu and not on_mesh else 1
     edges = span.start + np.minimum(np.arange(parts + 1) * -(-blocks // parts) * size, span.num_rows)
     shuffled = np.asarray(span.order is not None)
     finished: list[int] = []
@@ -183,6 +187,8 @@ def in_parts(
         sums = [first, *(_threads().map(run, range(1, parts)) if parts > 1 else ())]
     # Carried-over rounding is what Kahan's sums still have to subtract.
     pairs = [[total.astype(np.float64) - lost for total, lost in zip(*one, strict=True)] for one in sums]
+    if on_mesh:  # of each device
+        pairs = [list(device) for device in zip(*pairs[0], strict=True)]
     return [np.sum(column, axis=0) for column in zip(*pairs, strict=True)]
 
 
@@ -213,10 +219,21 @@ def prepare_parts(prepare: Callable[..., None], rows: Rows, beside: Real[Array, 
 
 def _where(rows: Rows, beside: Array | None) -> tuple[PyTree, int, int, bool]:
     """Columns, number of rows, rows of a block, and whether they are on a CPU."""
+    if isinstance(rows, RowsOnMesh):
+        scattered = rows.scattered() if beside is None else with_numbers(rows, beside)
+        on_cpu = rows.mesh.devices.flat[0].platform == "cpu"
+        return scattered, rows.num_rows, min(_BLOCK if on_cpu else _LARGE_BLOCK, scattered.length), on_cpu
     columns = rows.on_device()
     on_cpu = jax.tree.leaves(columns)[0].device.platform == "cpu"
     columns = columns if beside is None else (columns, resident.Column(beside))
     return columns, rows.num_rows, min(_BLOCK if on_cpu else _LARGE_BLOCK, rows.num_rows), on_cpu
+
+
+def has_numbers(columns: Any) -> bool:
+    """Whether blocks of these are pairs: rows, and a number for each."""
+    if isinstance(columns, Scattered):
+        return columns.numbered
+    return isinstance(columns, tuple) and len(columns) == 2 and isinstance(columns[1], resident.Column)
 
 
 _pool: concurrent.futures.ThreadPoolExecutor | None = None
@@ -239,7 +256,12 @@ def add_up(
     words: Array,
     shuffled: Array,
 ) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
-    """The sums of a function of blocks (rows, and which of them count), with Kahan's compensation; to be compiled."""
+    """The sums of a function of blocks (rows, and which of them count), with Kahan's compensation; to be compiled.
+
+    Of rows on several devices those of each, along a first axis of devices.
+    """
+    if isinstance(columns, Scattered):
+        return add_up_on_mesh(function, columns, num_rows, Blocks(size, bounds, words, shuffled), _kahan)
 
     def read(first: Array) -> tuple[PyTree, Array]:
         def in_order() -> tuple[PyTree, Array]:
@@ -254,6 +276,12 @@ def add_up(
 
         return jax.lax.cond(shuffled, in_random_order, in_order)
 
+    return _kahan(function, read, bounds[0], bounds[1], size)
+
+
+def _kahan(function: Callable, read: Callable, begin: Array, end: Array, size: int) -> tuple:
+    """Totals of all blocks from a place to another, and the rounding that is still to be subtracted from them."""
+
     def one_block(carry: tuple) -> tuple:
         first, totals, lost = carry
         addends = [new - old for new, old in zip(function(*read(first)), lost, strict=True)]
@@ -261,10 +289,10 @@ def add_up(
         lost = [(s - total) - addend for s, total, addend in zip(sums, totals, addends, strict=True)]
         return first + size, tuple(sums), tuple(lost)
 
-    shapes = jax.eval_shape(lambda: function(*read(bounds[0])))
+    shapes = jax.eval_shape(lambda: function(*read(begin)))
     zeros = tuple(jnp.zeros(shape.shape, shape.dtype) for shape in shapes)
     with jax.default_matmul_precision("highest"):
-        _, totals, lost = jax.lax.while_loop(lambda c: c[0] < bounds[1], one_block, (bounds[0], zeros, zeros))
+        _, totals, lost = jax.lax.while_loop(lambda c: c[0] < end, one_block, (begin, zeros, zeros))
     return totals, lost
 
 
@@ -315,4 +343,7 @@ def _prior_derivatives(log_prior: Callable, unravel: Callable, flat: Array) -> t
 @program
 def _log_ratios(model: Model, position: PyTree, proposed: PyTree, columns: PyTree, start: Array, size: int) -> Array:
     with jax.default_matmul_precision("highest"):
+        if isinstance(columns, Scattered):
+            picked = columns.picked(start + jnp.arange(size, dtype=jnp.int32))
+            return picked.map(lambda rows: model.log_ratios_of_moves(position, proposed, rows).T).T
         return model.log_ratios_of_moves(position, proposed, resident.block(columns, start, size))

@@ -133,6 +133,12 @@ class Posterior(eqx.Module):
         same: Any = {name: getattr(self, name) for name in ("transforms", "start", "derived", "labels", "design")}
         return Posterior(*functions, temperature, self.bounds, **same)
 
+    def of_rows(self, rows: Rows) -> "Posterior":
+        """The same posterior of other rows."""
+        functions = (self.log_likelihood, rows, self.log_prior)
+        same: Any = {name: getattr(self, name) for name in ("transforms", "start", "derived", "labels", "design")}
+        return Posterior(*functions, self._heat, self.bounds, **same)
+
     @property
     def natural(self) -> "Posterior":
         """The same on the natural scale, without transforms: nothing stops a position beyond its limits."""

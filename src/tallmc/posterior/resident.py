@@ -9,6 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, PyTree
 
+from tallmc.posterior.spread import Scattered
+
 _ALIGNMENT = 64  # bytes: XLA takes over an array without a copy only if it begins at a multiple of this
 _QUANTUM = 16  # bytes: the same of what NumPy allocates
 # Bytes of an array that is worth reading where it lies. Where smaller ones lie is chance, and the same program would
@@ -83,6 +85,8 @@ def default_device() -> Any:
 
 def take(columns: PyTree, indices: Int[Array, " k"]) -> PyTree:
     """Some rows of all columns, by number."""
+    if isinstance(columns, Scattered):
+        return columns.picked(indices)
     return jax.tree.map(lambda column: column.take(indices), columns, is_leaf=_is_column)
 
 

@@ -16,6 +16,7 @@ from tallmc.numerics.gains import tuning_gain
 from tallmc.numerics.keys import transition_keys
 from tallmc.numerics.programs import program
 from tallmc.posterior import Model
+from tallmc.posterior.spread import everywhere, mesh_of
 from tallmc.run.records import Draw
 
 _RESTARTED = np.uint32(2**32 - 1)  # no chain makes so many transitions
@@ -37,6 +38,13 @@ class Problem(NamedTuple):
     feed: Feed
     stage: PyTree
     num_warmup: Int[Array, ""] | np.int32
+
+
+def placed(problem: Problem) -> Problem:
+    """With a copy of all but the rows on every device, if several devices share the rows."""
+    mesh = mesh_of(problem.stage)
+    kernel, model, feed = everywhere((problem.kernel, problem.model, problem.feed), mesh)
+    return problem._replace(kernel=kernel, model=model, feed=feed)
 
 
 class Chain(NamedTuple):

@@ -10,8 +10,10 @@ from jaxtyping import PyTree
 
 from tallmc.console.progress import progress_bar, stop_on_interrupt
 from tallmc.numerics.memory import must_fit
+from tallmc.numerics.processes import team_of
 from tallmc.numerics.programs import program
-from tallmc.run.chain import Chain, Problem, positions, restart_chain
+from tallmc.posterior.spread import at_home, mesh_of
+from tallmc.run.chain import Chain, Problem, placed, positions, restart_chain
 from tallmc.run.drivers import Driver, layout_of
 from tallmc.run.records import Layout, Memory, Sink
 from tallmc.run.session import Session
@@ -79,6 +81,8 @@ def drive(
     num_warmup, num_chains = session.num_warmup, session.num_chains
     total = num_warmup + session.drawn + num_samples
     capacity = driver.capacity(num_chains, layout)
+    team = team_of(mesh_of(stage))
+    show = show and team.leads
     memory, drained = Memory(), session.drawn
     sink = memory if sink is None else sink
     begun = int(np.min(np.asarray(session.chains.finished)))
@@ -103,18 +107,18 @@ def drive(
             until = min(most, before + pace.block)
             with pace:
                 work = driver.advance(problem, work, until, most)
-            stopped = interrupted()
+            # Processes that share rows wait for each other in compiled code, so all must ask it for the same.
+            asked = interrupted(), pace.learned(int(driver.finished(work).min()) - before), not pauses and sink.due()
+            stopped, pace.block, due = (int(number) for number in team.agreed(*asked))
             furthest = int(driver.finished(work).max())
             if stopped and furthest > int(driver.finished(work).min()):  # chains moved together are not all as far
                 work = driver.advance(problem, work, furthest, furthest)
             reached = int(driver.finished(work).min())
-            pace.learn(reached - before)
             timing.moved(pace.spent, before, reached, num_warmup)
             ready = reached - num_warmup
             if update.due():
                 first = max(before - num_warmup, drained, 0)
                 update(reached, layout.unpack(driver.peek(work, first, ready)).stats if ready > first else {})
-            due = not pauses and sink.due()
             if ready > drained and (due or stopped or reached == total or ready - drained >= capacity // 2):
                 sink.append(driver.fetch(work, drained, ready))
                 drained = ready
@@ -133,14 +137,14 @@ def drive(
                 if not pauses:
                     _settle(sink, layout, session)
         seconds = time.perf_counter() - started
-    session, before = session._replace(chains=driver.chains(work), drawn=drained), session.drawn
+    session, before = session._replace(chains=at_home(driver.chains(work)), drawn=drained), session.drawn
     if not pauses:
         sink.checkpoint(session, {}, seconds=seconds)
     if drained == before and (sink is memory or not drained):
         raise KeyboardInterrupt("stopped during warm-up: no draws to return")
     unfinished = int(np.min(np.asarray(session.chains.finished))) < total
     draws = layout.unpack(memory.collect()) if sink is memory else None
-    return Driven(session, draws, seconds, stopped and unfinished)
+    return Driven(session, draws, seconds, bool(stopped) and unfinished)
 
 
 def _settle(sink: Sink, layout: Layout, session: Session) -> None:
@@ -177,14 +181,14 @@ class _Pace:
     def __exit__(self, *_: object) -> None:
         self.spent = time.perf_counter() - self._started
 
-    def learn(self, transitions: int) -> None:
-        """Adjusts the next block, by not too much at once."""
+    def learned(self, transitions: int) -> int:
+        """How many transitions the next block should have: other than this one's, but by not too much at once."""
         seconds = self.spent * self.block / max(transitions, 1)
-        self.block = max(1, int(self.block * np.clip(self.wanted / max(seconds, 1e-6), 0.1, 8)))
+        return max(1, int(self.block * np.clip(self.wanted / max(seconds, 1e-6), 0.1, 8)))
 
 
 def _problem(session: Session, stage: PyTree) -> Problem:
-    return Problem(session.kernel, session.model, session.feed, stage, np.int32(session.num_warmup))
+    return placed(Problem(session.kernel, session.model, session.feed, stage, np.int32(session.num_warmup)))
 
 
 @program

@@ -16,6 +16,9 @@ from jaxtyping import Array, Bool, Int
 from tallmc.feed.streamed import restaged
 from tallmc.numerics.keys import stacked, unstacked
 from tallmc.numerics.programs import program
+from tallmc.posterior import Rows
+from tallmc.posterior.rows_on_mesh import RowsOnMesh
+from tallmc.posterior.spread import everywhere, mesh_of, replicated
 from tallmc.run.chain import Chain, Problem, conclude_transition, draw_like, observe_until_decided, observe_window
 from tallmc.run.native import native
 from tallmc.run.records import SMALLEST_RING, Layout, Record, pack, ring_size
@@ -68,8 +71,13 @@ class Driver(eqx.Module):
         """Records of the draws from `start` to `stop` of all chains, (chain, draw, ...), out of their ring."""
 
 
-def pick_driver() -> Driver:
-    """One chain at a time on a CPU, where branches are cheap; all together on an accelerator, where width is."""
+def pick_driver(rows: Rows | None = None) -> Driver:
+    """One chain at a time on a CPU, where branches are cheap; all together on an accelerator, where width is.
+
+    Devices that share rows move all chains together, so that a round is one message between them.
+    """
+    if isinstance(rows, RowsOnMesh):
+        return Together()
     return ChainByChain() if jax.default_backend() == "cpu" else Together()
 
 
@@ -261,14 +269,15 @@ class Together(Driver):
         """A block of rounds of so many chains."""
         layout, _ = layout_of(problem, chains)
         count = chains.finished.shape[0]
-        like = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), chains)
-        shapes = layout.shapes((count, self.capacity(count, layout)))
-        _rounds.prepare(problem, np.int32(0), like, shapes, self._rounds_of(problem))
+        place = replicated(mesh_of(problem.stage))
+        shapes = chains, layout.shapes((count, self.capacity(count, layout)))
+        like = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place), shapes)
+        _rounds.prepare(problem, np.int32(0), *like, self._rounds_of(problem))
 
     def load(self, problem: Problem, chains: Chain, records: dict[str, jax.ShapeDtypeStruct]) -> tuple[Chain, Record]:
         """Stacked as they are, in memory of their own: a block writes over what it is given."""
-        del problem
-        return _copied(chains), _blank(records)
+        mesh = mesh_of(problem.stage)
+        return _copied(everywhere(chains, mesh)), everywhere(_blank(records), mesh)
 
     def put(self, work: tuple[Chain, Record], start: int, block: dict[str, np.ndarray]) -> tuple[Chain, Record]:
         """Into the one ring of all chains."""

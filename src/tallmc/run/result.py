@@ -214,7 +214,7 @@ class Run:
                 "this run was rescued from a damaged store: its chains are not where its draws end, and cannot go on"
             )
         stage = self.feed.arrange(self.posterior.rows, self.shuffle_seed)
-        driver = driver or pick_driver()
+        driver = driver or pick_driver(self.posterior.rows)
         if self.stored is not None and self.stored.appendable:
             return self._extended_on_disk(self.stored, int(num_samples), stage, driver, show=progress)
         done = drive(driver, self.session, stage, int(num_samples), show=progress)

@@ -8,7 +8,8 @@ import jax
 from jaxtyping import Array, PyTree
 
 from tallmc.numerics.programs import carried_over, program
-from tallmc.run.chain import Chain, Problem, start_chain
+from tallmc.posterior.spread import everywhere, mesh_of
+from tallmc.run.chain import Chain, Problem, placed, start_chain
 from tallmc.run.drivers import Driver
 
 
@@ -27,6 +28,8 @@ def start_chains(
         driver: Whose loop is compiled.
         others: What else is to be compiled while the loop is.
     """
+    problem = placed(problem)
+    keys, positions = everywhere((keys, positions), mesh_of(problem.stage))
     chains = _start_chains.like(problem, keys, positions)
     tasks = [lambda: driver.prepare(problem, chains), *others]
     # Threads that silence warnings for a while, as JAX may, can leave them silenced; this context undoes that.

@@ -11,13 +11,14 @@ from tallmc.metropolis import MetropolisHastings
 from tallmc.run.convergence import ConvergenceWarning
 from tallmc.run.result import Run
 from tallmc.run.saving import result_of
+from tallmc.run.shared_store import SharedStore
 from tallmc.run.store import Store
 from tallmc.run.timing import Timing
 
 _TOLERATED_ERROR = 0.01
 
 
-def concluded(run: Run, timing: Timing, store: Store | None, *, automatic: bool, progress: bool) -> Run:
+def concluded(run: Run, timing: Timing, store: Store | SharedStore | None, *, automatic: bool, progress: bool) -> Run:
     """The run with its audit, if nobody chose its kernel, and its timing.
 
     Args:

@@ -21,7 +21,7 @@ from tallmc.run.session import Session
 from tallmc.run.start import start_chains
 from tallmc.run.timing import Timing
 from tallmc.setup.conclude import concluded
-from tallmc.setup.keeping import Path, gone_on, keeping, kept
+from tallmc.setup.keeping import PathLike, gone_on, keeping, kept
 
 
 def gibbs(
@@ -35,7 +35,7 @@ def gibbs(
     num_warmup: int = 0,
     sweep: Sweep | None = None,
     thinning: int = 1,
-    store: Path | None = None,
+    store: PathLike | None = None,
     resume: bool = False,
     progress: bool = True,
     driver: Driver | None = None,

@@ -3,28 +3,33 @@
 import contextlib
 import os
 from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from tallmc.console.progress import say
 from tallmc.kernel import Kernel
+from tallmc.numerics.processes import Team
 from tallmc.posterior import Posterior
+from tallmc.posterior.rows_on_mesh import RowsOnMesh
 from tallmc.run.drive import Driven, drive
 from tallmc.run.drivers import Driver
 from tallmc.run.fingerprints import facts_of
 from tallmc.run.load import run_of, session_of
 from tallmc.run.result import Run
 from tallmc.run.saving import SET_UP
+from tallmc.run.shared_store import SharedStore
 from tallmc.run.store import Store, opened
 from tallmc.run.stored import Stored
 from tallmc.run.timing import Timing
 
-Path = str | os.PathLike[str]
+PathLike = str | os.PathLike[str]
 
 
 @contextlib.contextmanager
 def keeping(
-    path: Path | None, call: str, posterior: Posterior, *, resume: bool, **settings: Any
-) -> Iterator[Store | None]:
+    path: PathLike | None, call: str, posterior: Posterior, *, resume: bool, **settings: Any
+) -> Iterator[Store | SharedStore | None]:
     """The store of a call, which nobody else writes to meanwhile; None if there is none.
 
     Args:
@@ -41,14 +46,17 @@ def keeping(
         return
     if not isinstance(path, str | os.PathLike):
         raise ValueError(f"store must be the path of a folder, such as 'run.zarr', not {type(path).__name__}")
-    store = opened(path, facts_of(call, posterior, **settings), posterior, resume=resume)
+    facts = facts_of(call, posterior, **settings)
+    team = posterior.rows.team if isinstance(posterior.rows, RowsOnMesh) else Team()
+    open_it = partial(opened, path, facts, posterior, resume=resume)
+    store = open_it() if team.size == 1 else SharedStore(team, Path(path), posterior, open_it)
     try:
         yield store
     finally:
         store.close()
 
 
-def kept(done: Driven, store: Store | None, posterior: Posterior, **others: Any) -> Run:
+def kept(done: Driven, store: Store | SharedStore | None, posterior: Posterior, **others: Any) -> Run:
     """The run that came of moving chains, with its draws in memory or in a store."""
     if store is None:
         return Run.collect(done, posterior=posterior, **others)
@@ -63,7 +71,7 @@ def kept(done: Driven, store: Store | None, posterior: Posterior, **others: Any)
 
 
 def gone_on(
-    store: Store,
+    store: Store | SharedStore,
     stored: Stored,
     kernel: Kernel | None,
     num_samples: int,

@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jax.sharding import Mesh
 from jaxtyping import Array, PyTree
 
 from tallmc.compose import Ladder
@@ -13,7 +14,9 @@ from tallmc.diagnostics.audit_programs import audit_programs
 from tallmc.feed import Feed
 from tallmc.kernel import Kernel
 from tallmc.numerics.keys import as_key, folded_on_host, split_on_host, told, unstacked, word_on_host
+from tallmc.numerics.processes import Team
 from tallmc.posterior import Posterior, checks
+from tallmc.posterior.rows_on_mesh import RowsOnMesh
 from tallmc.posterior.unconstrained_start import unconstrained_start
 from tallmc.run.chain import Problem
 from tallmc.run.drive import Review, drive
@@ -21,12 +24,14 @@ from tallmc.run.drivers import Driver, pick_driver
 from tallmc.run.result import Run
 from tallmc.run.saving import set_up_of, without_rows
 from tallmc.run.session import Session
+from tallmc.run.shared_store import SharedStore
 from tallmc.run.start import start_chains
 from tallmc.run.store import Store
 from tallmc.run.timing import Timing
 from tallmc.setup.automatic import plan
 from tallmc.setup.conclude import concluded
-from tallmc.setup.keeping import Path, gone_on, keeping, kept
+from tallmc.setup.keeping import PathLike, gone_on, keeping, kept
+from tallmc.setup.meshes import as_mesh, check_kernel_on_mesh, check_same_call, driver_on_mesh, on_mesh
 from tallmc.setup.orthonormal import check_orthonormal
 from tallmc.setup.precision import check_precision, plan_doubts
 from tallmc.setup.recentre import Recentred, look_times, recentre
@@ -69,11 +74,12 @@ def sample(
     num_chains: int = 4,
     rng_key: int | Array = 0,
     control_variate: Taylor | None = None,
-    store: Path | None = None,
+    store: PathLike | None = None,
     resume: bool = False,
     progress: bool = True,
     driver: Driver | None = None,
     feed: type[Feed] | None = None,
+    mesh: Mesh | int | None = None,
 ) -> Run:
     """Draws from a posterior.
 
@@ -97,6 +103,9 @@ def sample(
         progress: Whether to show a progress bar, if output is a terminal.
         driver: How chains are scheduled; picked by device if left out.
         feed: How rows are drawn; contiguous windows of shuffled data if left out, or by weight if the rule wants that.
+        mesh: Devices that share the rows: a `jax.sharding.Mesh`, or how many of those there are. Draws are the same as
+            on one device. Where several processes run under `jax.distributed`, all devices of all of them if left out:
+            each process passes rows of its own, and all make the same call.
 
     Returns:
         The draws and what they cost. Ctrl-C ends the run early and returns what there is.
@@ -119,12 +128,22 @@ def sample(
         raise ValueError(
             "feed must be a class, which is built for this run: pass feed=tm.IndexedFeed, without arguments"
         )
-    driver = driver or pick_driver()
+    if mesh is not None or jax.process_count() > 1:
+        shared = as_mesh(len(jax.devices()) if mesh is None else mesh)
+        posterior, driver = on_mesh(posterior, shared), driver_on_mesh(driver)
+        same = {"num_samples": num_samples, "num_warmup": num_warmup, "num_chains": num_chains}
+        check_same_call(posterior.rows, **same, rng_key=told(rng_key), resume=resume, kernel=type(kernel).__name__)
+    driver = driver or pick_driver(posterior.rows)
     settings = {"kernel": kernel, "init": init, "control_variate": control_variate, "feed": feed}
     settings |= {"num_warmup": num_warmup, "num_chains": num_chains}
-    with keeping(
-        store, "tm.sample", posterior, resume=resume, rng_key=as_key(rng_key), driver=type(driver), **settings
-    ) as keeper:
+    team = posterior.rows.team if isinstance(posterior.rows, RowsOnMesh) else Team()
+    progress = progress and team.leads
+    with (
+        team.explained(store is not None),
+        keeping(
+            store, "tm.sample", posterior, resume=resume, rng_key=as_key(rng_key), driver=type(driver), **settings
+        ) as keeper,
+    ):
         return sampled(
             posterior,
             num_samples=num_samples,
@@ -148,7 +167,7 @@ def sampled(
     control_variate: Taylor | None,
     progress: bool,
     driver: Driver,
-    store: Store | None,
+    store: Store | SharedStore | None,
     feed: type[Feed] | None = None,
     earlier: Earlier = Earlier(),  # noqa: B008  it never changes
 ) -> Run:
@@ -183,6 +202,7 @@ def sampled(
         start = start._replace(doubts=start.doubts + plan_doubts(start.model, posterior.rows, start.positions))
     else:
         _check_is_kernel(kernel)
+        check_kernel_on_mesh(kernel, posterior.rows)
         with timing.phase("mode"):
             start = find_start(posterior, kernel, init, control_variate, num_chains, progress=progress)
         start = start._replace(doubts=start.doubts + doubts_of_parts(kernel))

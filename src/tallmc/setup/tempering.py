@@ -21,7 +21,7 @@ from tallmc.posterior.derivatives import derivative_trouble
 from tallmc.posterior.unconstrained_start import unconstrained_start
 from tallmc.run.drivers import Driver, pick_driver
 from tallmc.run.result import Run
-from tallmc.setup.keeping import Path, keeping
+from tallmc.setup.keeping import PathLike, keeping
 from tallmc.setup.modes import find_mode
 from tallmc.setup.rungs import first_temperatures, ladder_of, level_at
 from tallmc.setup.sample import Earlier, check_counts, sample, sampled
@@ -41,7 +41,7 @@ def parallel_tempering(
     num_chains: int = 4,
     rng_key: int | Array = 0,
     control_variate: Taylor | None = None,
-    store: Path | None = None,
+    store: PathLike | None = None,
     resume: bool = False,
     progress: bool = True,
     driver: Driver | None = None,
