@@ -34,7 +34,7 @@ class OneOrSeven(Kind):
     Args:
         temperature: Divides the log likelihood.
         step: Standard deviation of the random walk.
-        exponent: lambda of MINT, which the paper does not say; 0.99 of the largest gives a temperature like the others'.
+        exponent: lambda of MINT, which the paper does not say; near the largest, its temperature is like the others'.
         draws: Of a trial by a test that reads few rows.
         slow_draws: Of a trial by one that reads all rows, if only to know what it would have read.
         trials: Chains from zero.
