@@ -36,7 +36,8 @@ def data():
 
 
 POSTERIOR = tm.Posterior(log_likelihood, data(), lambda position: -0.5 * jnp.sum(position**2), temperature=50.0)
-PLAIN = tm.MetropolisHastings(tm.RandomWalk(0.03), tm.MHMinibatch(batch_size=100))
+START = np.asarray([0.0, 1.0], np.float32)
+PLAIN = tm.MetropolisHastings(tm.RandomWalk(0.1), tm.MHMinibatch(batch_size=100))
 COLD = POSTERIOR.at_temperature(1.0)
 SETTINGS = {"num_samples": 40, "num_warmup": 10, "num_chains": 3, "progress": False}
 
@@ -46,12 +47,12 @@ def draws(posterior=POSTERIOR, kernel=PLAIN, **others):
 
 
 def samples():
-    """The draws of one device, of eight, of eight again, and of three."""
-    runs = [draws(init=np.zeros(2, np.float32), mesh=mesh) for mesh in (None, 8, 8)]
+    """The draws of one device, of eight, and of eight again; and what a round on eight sends around."""
+    runs = [draws(init=START, mesh=mesh) for mesh in (None, 8, 8)]
     text = next(entry.compiled.as_text() for key, entry in programs._table.items() if is_rounds(key, 8))
     found = [line.split(" = ")[1].split(" ")[0] for line in text.splitlines() if " all-reduce(" in line]
     others = [name for name in ("all-gather(", "all-to-all(", "collective-permute(") if name in text]
-    extended, longer = draws(init=np.zeros(2, np.float32), mesh=8, num_samples=20).extend(20), runs[0]
+    extended, longer = draws(init=START, mesh=8, num_samples=20).extend(20), runs[0]
     return {
         "same": [bool(np.array_equal(runs[0].samples, run.samples)) for run in runs[1:]],
         "rows": bool(np.array_equal(runs[0].stats["rows"], runs[1].stats["rows"])),
@@ -68,7 +69,7 @@ def is_rounds(key, devices):
 
 
 def windows():
-    """What three tests see of their rows, from one device and from several, by each feed, in each of its orders."""
+    """What three tests see of their rows, from one device and from eight, by each feed, in each of its orders."""
     rows, keys = POSTERIOR.rows, jax.random.split(jax.random.key(0), 3)
     weights = np.random.default_rng(1).exponential(size=NUM_ROWS)
     feeds = {
@@ -78,9 +79,8 @@ def windows():
         "single rows": IndexedFeed(NUM_ROWS, 20),
         "by weight": WeightedFeed(NUM_ROWS, 20, weights),
     }
-    return {
-        f"{name}, {count}": same_windows(feed, rows, keys, count) for name, feed in feeds.items() for count in (8, 3)
-    }
+    found = {name: same_windows(feed, rows, keys, 8) for name, feed in feeds.items()}
+    return found | {"runs, of three": same_windows(feeds["runs"], rows, keys, 3)}
 
 
 def same_windows(feed, rows, keys, count):
@@ -149,12 +149,12 @@ def kernels():
         "exact": (
             POSTERIOR,
             tm.MetropolisHastings(tm.RandomWalk(0.1), tm.Exact(2048)),
-            {"init": np.zeros(2, np.float32)},
+            {"init": START},
         ),
         "sequential": (
             POSTERIOR,
             tm.MetropolisHastings(tm.RandomWalk(0.1), tm.AustereMH(batch_size=400)),
-            {"init": np.zeros(2, np.float32)},
+            {"init": START},
         ),
         "subsampled": (COLD, tm.MetropolisHastings(around, tm.MHSS()), {}),
         "chosen": (COLD, None, {}),

@@ -43,7 +43,7 @@ def test_a_round_is_one_message_for_all_chains(found):
 
 
 def test_windows_are_those_of_one_device_by_every_feed(found):
-    assert len(found["windows"]) == 10
+    assert len(found["windows"]) == 6
     assert all(found["windows"].values()), found["windows"]
 
 
@@ -70,7 +70,7 @@ def test_what_cannot_be_is_refused_with_a_fix(found, case, fix):
 @pytest.mark.slow
 def test_rules_that_read_otherwise_give_the_draws_of_one_device():
     found = on_eight_devices("kernels")["kernels"]
-    assert found["exact"] == found["sequential"] == 0
+    assert found["exact"] == found["sequential"] == 0  # sums of devices are rounded otherwise: no decision hangs on it
     # Here set-up adds up rows by device: expansions differ in their last digits, and draws with them.
     assert found["subsampled"] < 1e-3
     assert found["chosen"] < 1e-3

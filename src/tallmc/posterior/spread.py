@@ -112,7 +112,7 @@ class Ring(eqx.Module):
 
     def runs(self, starts: Int[Array, " runs"], length: int) -> Far:
         """Runs of neighbours, one after the other."""
-        return _Runs(self.arrays, starts, length, self.mesh)
+        return _Runs(arrays=self.arrays, starts=starts, length=length, mesh=self.mesh)
 
 
 class _Picked(Far):
@@ -157,7 +157,7 @@ class Scattered(eqx.Module):
 
     def picked(self, numbers: Int[Array, " k"]) -> Far:
         """Some rows, by number."""
-        return _Picked(self.arrays, numbers, self.starts, self.mesh)
+        return _Picked(arrays=self.arrays, numbers=numbers, starts=self.starts, mesh=self.mesh)
 
 
 def on_devices(parts: list[np.ndarray], mesh: Mesh) -> Array:
