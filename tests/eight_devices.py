@@ -161,8 +161,8 @@ def kernels():
             tm.MetropolisHastings(tm.RandomWalk(0.1), tm.AustereMH(batch_size=400)),
             {"init": START},
         ),
-        "subsampled": (COLD, tm.MetropolisHastings(around, tm.MHSS()), {}),
-        "chosen": (COLD, None, {}),
+        "subsampled": (COLD, tm.MetropolisHastings(around, tm.MHSS()), {"init": START}),
+        "chosen": (COLD, None, {"init": START}),
     }
     found = {}
     for name, (posterior, kernel, others) in calls.items():
