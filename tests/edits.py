@@ -24,9 +24,26 @@ JUMPS, SELECTION = "tests/laws/test_reversible_jump.py::", "tests/test_variable_
 LANGEVIN, SGLD = "tests/laws/test_langevin.py::", "tests/test_sgld.py::"
 UNARY, BOUNDS_OF = "tests/test_bounds_unary.py::", "tests/test_bounds_of.py::"
 ROW_BOUNDS = "tests/laws/test_row_bounds.py::"
+MESH = "tests/test_mesh.py::"
 BEST = SAMPLE + "test_warmup_finds_the_best_acceptance_rate_and_then_leaves_it"
 
 MUTANTS = {
+    # Many devices.
+    "rows of a device are put where another's are": Mutant(
+        "posterior/spread.py",
+        "* devices + device\n",
+        "* devices + (devices - 1 - device)\n",
+        (
+            MESH + "test_windows_are_those_of_one_device_by_every_feed",
+            MESH + "test_draws_are_those_of_one_device_digit_for_digit_and_every_time",
+        ),
+    ),
+    "every device counts rows that it does not have": Mutant(
+        "posterior/mesh_passes.py",
+        "own & (places < bounds[1])",
+        "places < bounds[1]",
+        (MESH + "test_passes_agree_with_those_of_one_device_to_the_rounding_of_their_blocks",),
+    ),
     # Bounds from programs.
     "rounding is inward": Mutant(
         "bounds/interval.py",
