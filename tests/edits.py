@@ -184,8 +184,8 @@ MUTANTS = {
     ),
     "padding counts": Mutant(
         "feed/contract.py",
-        "jnp.where(self.valid, function(self.rows), 0)",
-        "function(self.rows)",
+        "jnp.where(self.valid, said, 0)",
+        "said",
         (FREQUENCY + "[exact]",),
     ),
     "rows by weight are not scaled back": Mutant(
