@@ -83,8 +83,8 @@ MUTANTS = {
     # Many devices.
     "rows of a device are put where another's are": Mutant(
         "posterior/spread.py",
-        "* devices + device\n",
-        "* devices + (devices - 1 - device)\n",
+        "[None]) * devices + device\n",
+        "[None]) * devices + (devices - 1 - device)\n",
         (
             MESH + "test_windows_are_those_of_one_device_by_every_feed",
             MESH + "test_draws_are_those_of_one_device_digit_for_digit_and_every_time",

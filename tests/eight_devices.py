@@ -22,6 +22,9 @@ from tallmc.posterior.passes import Span, likelihood_sums
 from tallmc.posterior.rows_on_mesh import RowsOnMesh
 from tallmc.setup.meshes import as_mesh
 
+jax.config.update("jax_numpy_dtype_promotion", "strict")
+jax.config.update("jax_numpy_rank_promotion", "raise")
+
 NUM_ROWS = 10_007  # a prime: no number of devices divides it
 
 

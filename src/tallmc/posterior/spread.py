@@ -96,7 +96,7 @@ class _Runs(Far):
         count = -(-self.length // devices)
         slices = jax.vmap(lambda leaf, at: jax.lax.dynamic_slice_in_dim(leaf, at, count), (None, 0))
         rows = jax.tree.map(lambda leaf: slices(leaf, first).reshape(-1, *leaf.shape[1:]), arrays)
-        ring = (first[:, None] + jnp.arange(count, dtype=jnp.int32)[None, :]) * devices + device
+        ring = (first[:, None] + jnp.arange(count, dtype=jnp.int32)[None]) * devices + device
         within = ring - self.starts[:, None]
         runs = jnp.arange(self.starts.shape[0], dtype=jnp.int32)[:, None] * self.length
         return rows, (runs + within).reshape(-1), (within < self.length).reshape(-1)
