@@ -83,7 +83,7 @@ class FromProgram(SmoothBounds):
         radius = usual_radius(len(place.centre))
         region = _Region(place.centre.astype(float), np.asarray(place.stretch, float), radius * (1 + _MARGIN))
         try:
-            (constants,) = _over_rows(likelihood, place.unravel, region, place.rows, (place.order,))
+            (constants,) = _over_rows(likelihood, place.unravel, region, place.rows, (place.order,), _FEW_ENOUGH)
         except NotCoveredError:
             return None
         return Near(constants, radius, _num_predictors(likelihood, place.unravel, len(place.centre), like) == 1)
@@ -241,9 +241,14 @@ def _num_predictors(likelihood: Likelihood, unravel: Unflatten, size: int, like:
 
 
 def _over_rows(
-    likelihood: Likelihood, unravel: Unflatten, region: _Region, rows: Rows, orders: tuple[int, ...]
+    likelihood: Likelihood,
+    unravel: Unflatten,
+    region: _Region,
+    rows: Rows,
+    orders: tuple[int, ...],
+    few_enough: float = 0.0,
 ) -> tuple[Float[np.ndarray, " rows"], ...]:
-    """The bounds of these orders, an array each."""
+    """The bounds of these orders, an array each, as tight as cutting makes them; coarse if a test then reads so few."""
     found = [rows.one_each(np.float64) for _ in orders]
     size = min(_rows_at_once(likelihood, unravel, len(region.centre), rows.like), rows.num_rows)
     columns, finer = rows.on_device(), as_double(likelihood)
@@ -262,7 +267,7 @@ def _over_rows(
         count = _num_predictors(likelihood, unravel, len(region.centre), rows.like)
         # A step of d coordinates reads about sum(c) d^1.5 / 3 rows, with c the bounds on third derivatives.
         each = rows.num_rows / size * len(region.centre) ** (orders[-1] / 2) / 3
-        pieces = _enough_pieces(partial(one_block, 0), count, _FEW_ENOUGH / each)  # compiles, if anything does
+        pieces = _enough_pieces(partial(one_block, 0), count, few_enough / each)  # compiles, if anything does
         with ThreadPoolExecutor(2) as pool:
             list(pool.map(carried_over(partial(one_block, pieces=pieces)), range(size, rows.num_rows, size)))
     return tuple(found)

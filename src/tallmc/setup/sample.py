@@ -121,6 +121,8 @@ def sample(
     """
     if not isinstance(posterior, Posterior):
         raise ValueError(f"posterior must be a tm.Posterior, not {type(posterior).__name__}")
+    if kernel is not None:
+        _check_is_kernel(kernel)
     check_counts(num_samples, num_warmup, num_chains)
     if driver is not None and not isinstance(driver, Driver):
         raise ValueError("driver must be a Driver such as tm.ChainByChain() or tm.Together()")
@@ -201,7 +203,6 @@ def sampled(
         start = plan(posterior, init, budget, key_plan, timing, progress=progress)
         start = start._replace(doubts=start.doubts + plan_doubts(start.model, posterior.rows, start.positions))
     else:
-        _check_is_kernel(kernel)
         check_kernel_on_mesh(kernel, posterior.rows)
         with timing.phase("mode"):
             start = find_start(posterior, kernel, init, control_variate, num_chains, progress=progress)
