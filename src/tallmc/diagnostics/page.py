@@ -39,7 +39,7 @@ nav a { display: inline-block; padding: .25rem 0; }
 .alone { max-width: 44rem; }
 .panel text { fill: var(--soft); } .panel .label { fill: var(--ink); font-weight: 600; }
 .panel .axis { stroke: var(--soft); fill: none; } .panel .grid { stroke: var(--line); fill: none; }
-.panel .curve { stroke-width: 1.6; fill-opacity: .14; }
+.panel .curve { stroke-width: 1.6; fill-opacity: .14; } .panel .area { fill-opacity: .14; }
 .panel .band { fill: var(--soft); fill-opacity: .16; }
 .panel .expected { stroke: var(--ink); stroke-dasharray: 3 3; stroke-opacity: .6; fill: none; }
 .legend { display: flex; flex-wrap: wrap; gap: .2rem 1.2rem; list-style: none; padding: 0; margin: .4rem 0; }

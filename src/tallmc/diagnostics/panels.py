@@ -41,8 +41,9 @@ def density_panel(label: str, draws: Sequence[Shaped[np.ndarray, "_ _"]]) -> str
         across = _LEFT + (curve[0] - low) / (high - low) * (_RIGHT - _LEFT)
         down = 120 - 92 * curve[1] / top
         line = "L".join(f"{a:.1f} {b:.1f}" for a, b in zip(across, down, strict=True))
-        style = f"stroke='var(--c{number % NUM_COLOURS})' fill='var(--c{number % NUM_COLOURS})'"
-        body += f"<path d='M{line}' class='curve' {style}/>"
+        colour = f"var(--c{number % NUM_COLOURS})"
+        body += f"<path d='M{across[0]:.1f} 120L{line}L{across[-1]:.1f} 120z' class='area' fill='{colour}'/>"
+        body += f"<path d='M{line}' class='curve' stroke='{colour}' fill='none'/>"
     return _svg(f"Density of {label}", 142.0, body, label)
 
 
@@ -102,7 +103,7 @@ def rows_panel(
         edges: Of the bins, the first below zero and the second above it.
         most: How many rows there are.
     """
-    left, right, bottom, top = 44.0, 412.0, 176.0, 14.0
+    left, right, bottom, top = 44.0, 412.0, 180.0, 28.0
     positive = np.concatenate([values[values > 0] for values in heights])
     low, high = math.log10(positive.min()) - 0.3, math.log10(positive.max()) + 0.1
     first, last = math.log10(edges[1]), math.log10(max(edges[-1], most))
@@ -131,7 +132,7 @@ def rows_panel(
     )
     body += f"<path class='expected' d='M{across(float(most)):.1f} {top}V{bottom}'/>"
     body += _text((left + right) / 2, bottom + 34, "rows read by one test; dotted: all rows", "middle")
-    return _svg(f"Rows read by each test of {', '.join(names)}", 218.0, body, "tests a row", width=420.0)
+    return _svg(f"Rows read by each test of {', '.join(names)}", 224.0, body, "tests a row", width=420.0)
 
 
 def _powers(low: float, high: float) -> range:
