@@ -48,7 +48,7 @@ docs: $(READY)
 
 site: $(READY)
 	$(BIN)/python docs/site/gather.py
-	$(BIN)/mkdocs build --quiet --config-file build/mkdocs.yml
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --config-file build/mkdocs.yml
 	@echo "build/site/index.html"
 
 notebooks: $(READY)

@@ -1,5 +1,6 @@
 """Executes the notebooks and keeps their outputs: `make notebooks`, or by name."""
 
+import os
 import re
 import sys
 import tempfile
@@ -18,6 +19,7 @@ def executed(path: Path) -> nbformat.NotebookNode:
         path: Of the notebook.
     """
     notebook = nbformat.read(path, as_version=4)
+    os.environ["PYTHONWARNINGS"] = "ignore:IProgress not found"  # bars of other libraries, which would like widgets
     with tempfile.TemporaryDirectory() as folder:
         resources = {"metadata": {"path": folder}}
         NotebookClient(notebook, timeout=300, kernel_name="python3", resources=resources).execute()
@@ -36,7 +38,7 @@ def _kept(outputs: list) -> list:
     for output in outputs:
         if output.output_type == "stream" and kept and kept[-1].output_type == "stream":
             kept[-1].text += output.text
-        elif not re.search("<progress", str(output.get("data", {}).get("text/html", ""))):
+        elif not re.search("^$|<progress", str(output.get("data", {}).get("text/html", "-"))):
             kept.append(output)
     return kept
 

@@ -140,11 +140,10 @@ def home(name: str, value: object) -> str:
     if callable(value) and getattr(value, "__qualname__", None):
         return f"{value.__module__}.{value.__qualname__}"
     # A constant does not know where it is from: it is where a module of ours assigns it.
-    assigned = re.compile(rf"^{name}\b[^=\n]*= ", re.MULTILINE)
-    for path in sorted((ROOT / "src/tallmc").rglob("*.py")):
-        if assigned.search(path.read_text(encoding="utf-8")):
-            parts = path.relative_to(ROOT / "src").with_suffix("").parts
-            return ".".join([*parts, name])
+    assigned = re.compile(rf"^(\w+, )*{name}\b[^=\n]* = ", re.MULTILINE)
+    for module in [module for known, module in sorted(sys.modules.items()) if known.startswith("tallmc.")]:
+        if vars(module).get(name) is value and assigned.search(Path(module.__file__ or "").read_text(encoding="utf-8")):
+            return f"{module.__name__}.{name}"
     raise ValueError(f"tm.{name} is assigned nowhere in src/tallmc")
 
 
