@@ -165,10 +165,20 @@ def test_report_explains_its_plots(page):
 
 def test_doubts_are_on_top(page, runs, tmp_path):
     notes = sum(len(run.summary().notes) for run in runs.values())
-    assert page.count("class='note'") == notes > 0
+    assert page.count("<div class='note'>") + page.count("<div class='note said'>") == notes > 0
     doubted = dataclasses.replace(runs["exact"], known_doubts=("a <doubt>",))
     text = doubted.report(tmp_path / "report.html").read_text()
+    assert "Nothing is known against" not in text
     assert text.index("</h1>") < text.index("a &lt;doubt&gt;") < text.index("class='tiles'") < text.index("<h2")
+
+
+def test_what_is_no_doubt_is_told_apart(runs, tmp_path, monkeypatch):
+    monkeypatch.setattr(tm.Run, "convergence_doubts", ())
+    monkeypatch.setattr(tm.MetropolisHastings, "notes", lambda self, stats, model: ["for your <information>"])
+    text = dataclasses.replace(runs["exact"]).report(tmp_path / "report.html").read_text()
+    assert "<div class='note said'>for your &lt;information&gt;</div>" in text
+    assert "<div class='note good'>Nothing is known against these draws.</div>" in text
+    assert "<div class='note'>" not in text
 
 
 def test_report_says_how_it_was_made(runs, tmp_path):

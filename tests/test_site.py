@@ -53,6 +53,19 @@ def test_notebooks_have_outputs_without_trouble(path):
     assert page.count("```python") == len(cells)
 
 
+def test_outputs_of_notebooks_are_shown_and_escaped():
+    stream = {"output_type": "stream", "name": "stdout", "text": ["a < b\n", "\n", "c\n"]}
+    table = {
+        "output_type": "execute_result",
+        "data": {"text/html": ["<table>\n", "\n", "</table>"], "text/plain": ["x"]},
+    }
+    cells = [{"cell_type": "code", "source": ["1 < 2"], "outputs": [stream, table]}]
+    page = GATHER["as_markdown"]({"cells": cells})
+    assert "```python\n1 < 2\n```" in page
+    assert '<div class="output"><pre>a &lt; b&#10;&#10;c</pre></div>' in page
+    assert '<div class="output"><table>  </table></div>' in page
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebooks_run(path):

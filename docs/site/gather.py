@@ -3,6 +3,7 @@
 Documents stay readable where they are, in a checkout; here their links are turned to where the site has the target.
 """
 
+import html
 import inspect
 import json
 import re
@@ -111,14 +112,20 @@ def as_markdown(notebook: dict) -> str:
 
 def _output(output: dict) -> str:
     if output["output_type"] == "stream":
-        return f"```text\n{''.join(output['text']).strip()}\n```"
+        return _preformatted("".join(output["text"]))
     data = output.get("data", {})
     if "text/html" in data:
         lines = "".join(data["text/html"]).splitlines()
         return f'<div class="output">{" ".join(line.strip() for line in lines)}</div>' if any(lines) else ""
     if "image/png" in data:
         return f"![output](data:image/png;base64,{''.join(data['image/png']).strip()})"
-    return f"```text\n{''.join(data['text/plain'])}\n```" if "text/plain" in data else ""
+    return _preformatted("".join(data["text/plain"])) if "text/plain" in data else ""
+
+
+def _preformatted(text: str) -> str:
+    """Text whose long lines are broken, as HTML in one line: an empty one would end the block."""
+    lines = html.escape(text.strip()).replace("\n", "&#10;")
+    return f'<div class="output"><pre>{lines}</pre></div>' if lines else ""
 
 
 def gather_notebooks() -> None:

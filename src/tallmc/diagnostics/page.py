@@ -28,6 +28,7 @@ nav a { display: inline-block; padding: .25rem 0; }
 :focus-visible { outline: 3px solid var(--link); outline-offset: 2px; border-radius: 3px; }
 .note { border-left: 4px solid var(--edge); background: var(--doubt); padding: .6rem .9rem; margin: .6rem 0;
   max-width: 46rem; }
+.note.said { border-color: var(--line); background: var(--tint); }
 .note.good { border-color: var(--good); background: var(--well); }
 .tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(9.5rem, 1fr)); gap: .7rem; margin: 1rem 0; }
 .tile { background: var(--tint); border: 1px solid var(--line); border-radius: 8px; padding: .6rem .9rem; }

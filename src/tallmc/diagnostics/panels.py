@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Float, Shaped
-from scipy.stats import rankdata
 
 NUM_COLOURS = 6
 MOST_CHAINS = 8  # whose ranks are drawn: more bands would be too thin to read
@@ -48,7 +47,7 @@ def density_panel(label: str, draws: Sequence[Shaped[np.ndarray, "_ _"]]) -> str
 
 
 def _density(values: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-    from arviz_stats.base import array_stats
+    from arviz_stats.base.array import array_stats
 
     finite = values[np.isfinite(values)]
     if finite.size < 2 or np.ptp(finite) == 0:
@@ -70,6 +69,8 @@ def rank_panel(label: str, draws: Shaped[np.ndarray, "chain draw"], effective: f
         effective: How many independent draws all chains are worth; the band that holds 95 % of bars follows from it.
         note: Beside the label.
     """
+    from scipy.stats import rankdata  # which takes long to load
+
     num_chains, num_draws = draws.shape
     ranks = rankdata(draws, axis=None).reshape(draws.shape)
     shown = min(num_chains, MOST_CHAINS)

@@ -137,10 +137,24 @@ def _check(runs: dict[str, Run]) -> None:
 
 
 def _notes(runs: dict[str, Run]) -> str:
-    notes = [(name, note) for name, run in runs.items() for note in run.summary().notes]
-    if not notes:
-        return "<div class='note good'>Nothing is known against these draws.</div>"
-    return "".join(f"<div class='note'><b>{html.escape(n)}</b>: {html.escape(note)}</div>" for n, note in notes)
+    """What speaks against the runs first, or that nothing does; then what there is to say besides."""
+    against, besides = [], []
+    for name, run in runs.items():
+        parts = enumerate(run.kernel.parts())
+        said = tuple(note for number, part in parts for note in part.notes(run.part_stats(number), run.session.model))
+        for note in run.summary().notes:
+            harmless = bool(said) and note.endswith(said) and note not in run.doubts
+            (besides if harmless else against).append((name, note))
+    good = "" if against else "<div class='note good'>Nothing is known against these draws.</div>"
+    return _boxes(runs, against, "note") + good + _boxes(runs, besides, "note said")
+
+
+def _boxes(runs: dict[str, Run], notes: list[tuple[str, str]], kind: str) -> str:
+    named = len(runs) > 1
+    return "".join(
+        f"<div class='{kind}'>{f'<b>{html.escape(name)}</b>: ' if named else ''}{html.escape(note)}</div>"
+        for name, note in notes
+    )
 
 
 def _tiles(runs: dict[str, Run]) -> str:
