@@ -133,7 +133,7 @@ def designs(posterior: tm.Posterior, truth: np.ndarray, moves: int) -> Iterator[
     yield "jumps, exact", tm.Ladder(heats, exact, tm.EnergyRings(levels), moves)
     yield "swaps, few rows", tm.Ladder(heats, few, tm.MHMinibatch(min(1000, num_rows // 10)), moves)
     yield "jumps, few rows", tm.Ladder(heats, few, tm.EnergyRings(levels, probability=0.5), moves)
-    yield "printed", tm.Ladder(heats, [exact, *mint], Printed(levels), moves)
+    yield "printed", tm.Ladder(heats, [exact, *mint], Printed(levels), moves)  # pyright: ignore[reportCallIssue]
 
 
 def _mint(temperature: float, num_rows: int) -> tm.Mint:

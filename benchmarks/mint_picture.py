@@ -31,7 +31,8 @@ def measured(share: float, num_draws: int) -> tuple[tm.Run, np.ndarray, float, f
     stated = binned.at_temperature(mint.NUM_ROWS ** (1 - rule.exponent))
     found = mint.draws(full, rule, num_draws)
     masses = mint.grid_masses(stated)
-    counts = np.histogram2d(*found.samples.reshape(-1, 2).T, mint.EDGES)[0]
+    first, second = np.asarray(found.samples).reshape(-1, 2).T
+    counts = np.histogram2d(first, second, mint.EDGES)[0]
     noise = found.stats["noise"][found.stats["accepted"]]
     return found, masses, spread(counts / counts.sum()) / spread(masses), 1 / float(np.mean(noise_slope(noise)))
 

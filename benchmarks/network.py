@@ -35,40 +35,56 @@ HOSTS = (1, 8, 64, 512)
 _ROUNDS = 400
 
 
-def seconds_of_a_round(network: Network, hosts: int, payload: int, work: float, seed: int = 0) -> float:
+class Case(NamedTuple):
+    """What a round is.
+
+    Args:
+        payload: Bytes that are added up.
+        work: Seconds that one host alone would take for the likelihood of the window.
+        shared: Whether hosts share that; each looks at as many rows as one alone where these are drawn by weight.
+        by_host: Further bytes for each host.
+    """
+
+    payload: int
+    work: float
+    shared: bool = True
+    by_host: int = 0
+
+
+def seconds_of_a_round(network: Network, hosts: int, case: Case, seed: int = 0) -> float:
     """The mean time of a round.
 
     Args:
         network: Between the hosts.
         hosts: A power of two.
-        payload: Bytes that are added up.
-        work: Seconds that one host alone would take for the likelihood of the window.
+        case: What is worked out and added up.
         seed: Of the latencies.
     """
     generator = np.random.default_rng(seed)
     clock = np.zeros(hosts)
     for _ in range(_ROUNDS):
-        clock += _OVERHEAD + work / hosts
+        clock += _OVERHEAD + case.work / (hosts if case.shared else 1)
         for step in range(hosts.bit_length() - 1):
             sent = clock[np.arange(hosts) ^ (1 << step)]
             latency = network.latency * np.exp(network.spread * generator.standard_normal(hosts))
-            clock = np.maximum(clock, sent + latency) + payload / network.bandwidth
+            clock = np.maximum(clock, sent + latency) + (case.payload + case.by_host * hosts) / network.bandwidth
     return float(clock.max() / _ROUNDS)
 
 
 def main() -> None:
     """Prints a table of rounds a second."""
     cases = {
-        "few rows (64 chains x 16 rows, 10 us)": (64 * 16 * 4, 10e-6),
-        "windows of 4,096 rows (64 chains, 2 ms)": (64 * 4096 * 4, 2e-3),
-        "dear rows (4 chains x 4,096 rows, 50 ms)": (4 * 4096 * 4, 50e-3),
+        "few rows by weight (64 chains x 16 rows, 10 us)": Case(64 * 16 * 4, 10e-6, shared=False),
+        "windows of 4,096 rows (64 chains, 2 ms)": Case(64 * 4096 * 4, 2e-3),
+        "the same, of which only sums are sent": Case(0, 2e-3, by_host=64 * 4),
+        "dear rows (4 chains x 4,096 rows, 50 ms)": Case(4 * 4096 * 4, 50e-3),
     }
     print("| network | what a round is | " + " | ".join(f"{hosts} hosts" for hosts in HOSTS) + " |")
     print("| --- | --- |" + " --- |" * len(HOSTS))
     for name, network in NETWORKS.items():
-        for case, (payload, work) in cases.items():
-            rates = [1 / seconds_of_a_round(network, hosts, payload, work) for hosts in HOSTS]
-            print(f"| {name} | {case} | " + " | ".join(f"{rate:,.0f}" for rate in rates) + " |")
+        for what, case in cases.items():
+            rates = [1 / seconds_of_a_round(network, hosts, case) for hosts in HOSTS]
+            print(f"| {name} | {what} | " + " | ".join(f"{rate:,.0f}" for rate in rates) + " |")
 
 
 if __name__ == "__main__":

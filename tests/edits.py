@@ -29,6 +29,7 @@ LANGEVIN, SGLD = "tests/laws/test_langevin.py::", "tests/test_sgld.py::"
 UNARY, BOUNDS_OF = "tests/test_bounds_unary.py::", "tests/test_bounds_of.py::"
 ROW_BOUNDS = "tests/laws/test_row_bounds.py::"
 BOUNDS_SAFETY = "tests/test_bounds_safety.py::"
+MESH = "tests/test_mesh.py::"
 BEST = SAMPLE + "test_warmup_finds_the_best_acceptance_rate_and_then_leaves_it"
 
 FRAMES, AFTER, MISTAKES = "tests/test_frames.py::", "tests/test_after.py::", "tests/test_mistakes.py::"
@@ -78,6 +79,22 @@ MUTANTS = {
         "return ChainState(posterior.constrain(problem.kernel.position(rest)), rest, state.time + 1), info",
         "return ChainState(posterior.constrain(problem.kernel.position(rest)), state.rest, state.time + 1), info",
         (BLACKJAX + "test_steps_under_scan_have_the_posterior",),
+    ),
+    # Many devices.
+    "rows of a device are put where another's are": Mutant(
+        "posterior/spread.py",
+        "[None]) * devices + device\n",
+        "[None]) * devices + (devices - 1 - device)\n",
+        (
+            MESH + "test_windows_are_those_of_one_device_by_every_feed",
+            MESH + "test_draws_are_those_of_one_device_digit_for_digit_and_every_time",
+        ),
+    ),
+    "every device counts rows that it does not have": Mutant(
+        "posterior/mesh_passes.py",
+        "own & (places < bounds[1])",
+        "places < bounds[1]",
+        (MESH + "test_passes_agree_with_those_of_one_device_to_the_rounding_of_their_blocks",),
     ),
     # Bounds from programs.
     "what is convex is taken for concave": Mutant(
@@ -167,8 +184,8 @@ MUTANTS = {
     ),
     "padding counts": Mutant(
         "feed/contract.py",
-        "jnp.where(self.valid, function(self.rows), 0)",
-        "function(self.rows)",
+        "jnp.where(self.valid, said, 0)",
+        "said",
         (FREQUENCY + "[exact]",),
     ),
     "rows by weight are not scaled back": Mutant(

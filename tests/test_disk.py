@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 
-import jax
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
@@ -341,7 +341,7 @@ def test_rows_are_drawn_by_weights_on_disk_as_often_as_they_weigh():
     np.testing.assert_allclose(np.asarray(known.scales)[5], weights.mean() / weights[5], rtol=1e-6)
     count = 100_000
     high, low = (jnp.asarray(generator.integers(0, 2**32, count, np.uint32)) for _ in range(2))
-    for drawn in (np.asarray(jax.jit(known.table.draw)(high, low)), known.drawn(generator, count)):
+    for drawn in (np.asarray(eqx.filter_jit(known.table.draw)(high, low)), known.drawn(generator, count)):
         found, expected = np.bincount(drawn, minlength=1000), count * weights / weights.sum(dtype=float)
         assert not found[weights == 0].any()
         often = expected > 5

@@ -289,7 +289,7 @@ def test_many_chains_are_not_moved_in_tiny_blocks(monkeypatch):
         transitions = min(pace.block, 20_000 - clock.finished)
         with pace:
             clock.now += num_chains * (1e-3 + 1e-5 * transitions)
-        pace.learn(transitions)
+        pace.block = pace.learned(transitions)
         clock.finished, blocks = clock.finished + transitions, blocks + 1
     ideal = num_chains * 1e-5 * 20_000
     assert clock.now < 1.2 * ideal

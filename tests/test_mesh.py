@@ -39,11 +39,11 @@ def test_a_run_on_devices_goes_on_where_it_stopped(found):
 
 def test_a_round_is_one_message_for_all_chains(found):
     # A number for each of the 100 rows of the window of each of 3 chains, and nothing else.
-    assert found["samples"]["messages"] == ["f32[3,100]{1,0}"]
+    assert found["samples"]["messages"] == ["f32[3,100]"]
 
 
 def test_windows_are_those_of_one_device_by_every_feed(found):
-    assert len(found["windows"]) == 10
+    assert len(found["windows"]) == 6
     assert all(found["windows"].values()), found["windows"]
 
 
@@ -70,7 +70,11 @@ def test_what_cannot_be_is_refused_with_a_fix(found, case, fix):
 @pytest.mark.slow
 def test_rules_that_read_otherwise_give_the_draws_of_one_device():
     found = on_eight_devices("kernels")["kernels"]
-    assert found["exact"] == found["sequential"] == 0
+    assert found["exact"] == found["sequential"] == 0  # sums of devices are rounded otherwise: no decision hangs on it
+    # A sum of each device's rows; a number for each row of a window; a number for each row drawn by weight.
+    assert found["exact: messages"] == ["f32[3,8]"]
+    assert found["sequential: messages"] == ["f32[3,400]"]
+    assert found["subsampled: messages"] == ["f32[3,8]"]
     # Here set-up adds up rows by device: expansions differ in their last digits, and draws with them.
     assert found["subsampled"] < 1e-3
     assert found["chosen"] < 1e-3

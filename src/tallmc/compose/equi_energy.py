@@ -79,7 +79,7 @@ class EnergyRings(Exchange):
         levels: Between energy rings, increasing: one less than there are rings.
         slots: States that are kept of each ring of a rung. With more of them warm-up must be longer, until stores have
             forgotten where chains began: on the example of docs/tempering.md the Monte Carlo error of a mode's weight
-            was .007 with 2, .011 with 5 and .022 with 20, for the same scans.
+            was .007 with 2, .011 with 5 and .022 with 20, for the same scans of one run each.
         probability: Of a scan with jumps. Where kernels do not know energies themselves, these cost a look at all rows,
             and jumps that are rare, after many moves, cost less.
 

@@ -55,7 +55,7 @@ class Team(NamedTuple):
                 f"{self.size}): {what}. What was heard of it: {reason}"
             ) from error
 
-    def agreed(self, *numbers: float | int) -> tuple[float | int, ...]:
+    def agreed(self, *numbers: float | int | bool) -> tuple[float | int | bool, ...]:
         """The numbers of the first process, for what depends on a clock or on a user."""
         if self.size == 1:
             return numbers

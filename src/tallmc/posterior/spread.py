@@ -70,7 +70,10 @@ class Far(eqx.Module):
     def _everywhere(self, of_device: Callable[[PyTree], Array]) -> Array:
         """What all devices find together."""
         along = PartitionSpec(self.mesh.axis_names)
-        return jax.shard_map(of_device, mesh=self.mesh, in_specs=(along,), out_specs=PartitionSpec())(self.arrays)
+        # JAX would check what varies between devices, and recorded steps of a likelihood do not say.
+        return jax.shard_map(of_device, mesh=self.mesh, in_specs=(along,), out_specs=PartitionSpec(), check_vma=False)(
+            self.arrays
+        )
 
 
 class _Runs(Far):
@@ -93,7 +96,7 @@ class _Runs(Far):
         count = -(-self.length // devices)
         slices = jax.vmap(lambda leaf, at: jax.lax.dynamic_slice_in_dim(leaf, at, count), (None, 0))
         rows = jax.tree.map(lambda leaf: slices(leaf, first).reshape(-1, *leaf.shape[1:]), arrays)
-        ring = (first[:, None] + jnp.arange(count, dtype=jnp.int32)) * devices + device
+        ring = (first[:, None] + jnp.arange(count, dtype=jnp.int32)[None]) * devices + device
         within = ring - self.starts[:, None]
         runs = jnp.arange(self.starts.shape[0], dtype=jnp.int32)[:, None] * self.length
         return rows, (runs + within).reshape(-1), (within < self.length).reshape(-1)
@@ -112,7 +115,7 @@ class Ring(eqx.Module):
 
     def runs(self, starts: Int[Array, " runs"], length: int) -> Far:
         """Runs of neighbours, one after the other."""
-        return _Runs(self.arrays, starts, length, self.mesh)
+        return _Runs(arrays=self.arrays, starts=starts, length=length, mesh=self.mesh)
 
 
 class _Picked(Far):
@@ -157,7 +160,7 @@ class Scattered(eqx.Module):
 
     def picked(self, numbers: Int[Array, " k"]) -> Far:
         """Some rows, by number."""
-        return _Picked(self.arrays, numbers, self.starts, self.mesh)
+        return _Picked(arrays=self.arrays, numbers=numbers, starts=self.starts, mesh=self.mesh)
 
 
 def on_devices(parts: list[np.ndarray], mesh: Mesh) -> Array:

@@ -34,6 +34,7 @@ class OneOrSeven(Kind):
     Args:
         temperature: Divides the log likelihood.
         step: Standard deviation of the random walk.
+        exponent: lambda of MINT, which the paper does not say; near the largest, its temperature is like the others'.
         draws: Of a trial by a test that reads few rows.
         slow_draws: Of a trial by one that reads all rows, if only to know what it would have read.
         trials: Chains from zero.
@@ -43,6 +44,7 @@ class OneOrSeven(Kind):
 
     temperature: float
     step: float
+    exponent: float
     draws: int
     slow_draws: int
     trials: int
@@ -65,7 +67,7 @@ class OneOrSeven(Kind):
         return {
             "MHMINIBATCH as printed": (PrintedMHMinibatch(100), self.step, self.draws),
             "MHMinibatch of this library": (tm.MHMinibatch(100), self.step, self.draws),
-            "MINT": (tm.Mint(100, 0.25), self.step, self.draws),
+            "MINT": (tm.Mint(100, self.exponent), self.step, self.draws),
             "AUSTEREMH(C)": (tm.AustereMH(0.01, 450), self.step, self.draws),
             "AUSTEREMH(C), covariance 0.05": (tm.AustereMH(0.01, 450), variance, self.slow_draws),
             "AUSTEREMH(NC)": (tm.AustereMHPerStep(0.05, list(range(50, 501, 50))), self.step, self.slow_draws),

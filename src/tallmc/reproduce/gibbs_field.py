@@ -143,8 +143,9 @@ class GibbsField(Kind):
             rng_key=self.seed,
         )
         bench.keep(f"epsilon-{epsilon:g}", run)
-        share = run.stats["rows"].mean() / (100 * DEGREE)
-        return Measured({f"share of factors, epsilon {epsilon:g}": Figure(float(share))})
+        shares = run.stats["rows"].mean(axis=1) / (100 * DEGREE)
+        error = float(shares.std(ddof=1) / np.sqrt(len(shares)))
+        return Measured({f"share of factors, epsilon {epsilon:g}": Figure(float(shares.mean()), error)})
 
     def _design(self) -> Measured:
         """Largest error of any conditional at epsilon 0.01: 0.02 read as a standard deviation, and as a variance."""

@@ -109,7 +109,8 @@ def drive(
                 work = driver.advance(problem, work, until, most)
             # Processes that share rows wait for each other in compiled code, so all must ask it for the same.
             asked = interrupted(), pace.learned(int(driver.finished(work).min()) - before), not pauses and sink.due()
-            stopped, pace.block, due = (int(number) for number in team.agreed(*asked))
+            said = team.agreed(*asked)
+            stopped, pace.block, due = bool(said[0]), int(said[1]), bool(said[2])
             furthest = int(driver.finished(work).max())
             if stopped and furthest > int(driver.finished(work).min()):  # chains moved together are not all as far
                 work = driver.advance(problem, work, furthest, furthest)

@@ -78,14 +78,14 @@ def _with_bounds_of_all(posterior: Posterior, rows: RowsOnMesh) -> Posterior:
     return eqx.tree_at(lambda p: p.model.bounds, posterior, changed)
 
 
-def check_same_call(rows: RowsOnMesh, **settings: Any) -> None:
+def check_same_call(rows: Rows, **settings: Any) -> None:
     """Raises `ValueError` unless all processes sample alike, for otherwise they would wait for each other for ever.
 
     Args:
         rows: Of the posterior.
         settings: Of the call; what has a text of its own in each process, such as a function, is left out.
     """
-    if rows.team.size == 1:
+    if not isinstance(rows, RowsOnMesh) or rows.team.size == 1:
         return
     shapes = [str(leaf) for leaf in jax.tree.leaves(rows.like)]
     for name, value in {"rows": shapes, **settings}.items():
@@ -109,8 +109,8 @@ def check_kernel_on_mesh(kernel: Kernel, rows: Rows) -> None:
         own = (part.needs,) if isinstance(part.needs, Needs) else part.needs
         if any(Drawn.ALL_AT_ONCE in needs.drawn or needs.to_begin for needs in own):
             raise ValueError(
-                f"{part.label} is to follow gradients of rows, and of rows on several devices only log ratios are "
-                "worked out; leave mesh out, or take tm.RandomWalk, tm.CrankNicolson or tm.HMC with a control variate"
+                f"{part.label} is to follow gradients of rows, and of rows on several devices only log ratios "
+                "are worked out; leave mesh out, or move by tm.RandomWalk, tm.CrankNicolson or tm.HMC with a Taylor"
             )
 
 
