@@ -1,5 +1,7 @@
 import dataclasses
 import re
+import shutil
+import subprocess
 import sys
 from html.parser import HTMLParser
 from importlib.metadata import version
@@ -120,6 +122,40 @@ def test_a_report_has_two_themes_and_is_reached_by_the_keyboard(page, parsed):
     scrolled = [one for one in parsed.all("div") if one.get("class") == "wide"]
     assert all(one["tabindex"] == "0" and one["role"] == "region" and one["aria-label"] for one in scrolled)
     assert len(scrolled) == 2 + 1 + 2
+
+
+PROBE = """<script>addEventListener('load', () => {
+  const wanted = [...document.querySelectorAll('a[href], [tabindex]')];
+  const reached = wanted.filter(one => { one.focus(); return document.activeElement === one; });
+  console.log(`PROBE ${innerWidth} ${document.documentElement.scrollWidth} ${reached.length} ${wanted.length}`);
+})</script></body>"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("theme", [[], ["--force-dark-mode", "--blink-settings=preferredColorScheme=0"]])
+@pytest.mark.parametrize("width", [360, 1200])
+def test_a_browser_shows_a_report_at_any_width_and_complains_of_nothing(page, tmp_path, width, theme):
+    """In a frame, for a window has a least width; what is wider than the frame would have to be scrolled sideways."""
+    browser = shutil.which("chromium") or shutil.which("google-chrome")
+    if browser is None:
+        pytest.skip("there is no Chromium")
+    (tmp_path / "page.html").write_text(page.replace("</body>", PROBE))
+    (tmp_path / "frame.html").write_text(f"<iframe src='page.html' style='width: {width}px; height: 900px; border: 0'>")
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--enable-logging=stderr", *theme]
+    picture = tmp_path / "picture.png"
+    shown = subprocess.run(
+        [browser, *flags, "--window-size=1300,950", f"--screenshot={picture}", (tmp_path / "frame.html").as_uri()],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    said = [line for line in shown.stderr.splitlines() if ":CONSOLE:" in line]
+    assert len(said) == 1, said
+    inner, needed, reached, wanted = map(int, re.findall(r"PROBE (\d+) (\d+) (\d+) (\d+)", said[0])[0])
+    assert inner == needed == width
+    assert reached == wanted > 8
+    assert picture.stat().st_size > 10_000
 
 
 def luminance(colour):
