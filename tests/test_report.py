@@ -300,6 +300,14 @@ def test_missing_plotting_libraries_are_named(monkeypatch):
         plots.import_plotting()
 
 
+def test_steps_of_several_tests_are_counted_too(runs):
+    """Those of a ladder read all rows several times."""
+    stats = {**runs["exact"].stats, "rows": np.full((2, 10), 9000)}
+    heights, edges, most = plots.row_counts({"ladder": dataclasses.replace(runs["exact"], stats=stats)})
+    assert most == 3000
+    assert np.sum(heights[0] * np.diff(edges)) == 20
+
+
 @pytest.mark.parametrize("step", [1, 50])
 def test_every_test_has_a_bar(step):
     """Also tests that read nothing, and those that read everything."""

@@ -65,7 +65,8 @@ def row_counts(runs: dict[str, Run]) -> tuple[list[np.ndarray], np.ndarray, int]
     most = max(run.posterior.num_rows for run in runs.values())
     # A test that draws rows one by one may end within a window, or need none at all.
     step = min(most, *(_row_step(run) for run in runs.values()))
-    edges = _row_bins(step, most)
+    # A step of several tests, such as that of a ladder, can read more rows than there are.
+    edges = _row_bins(step, max(most, *(int(run.stats["rows"].max()) for run in runs.values())))
     # Bins grow with the number of rows; dividing by their width keeps the heights comparable.
     return [np.histogram(run.stats["rows"], edges)[0] / np.diff(edges) for run in runs.values()], edges, most
 
