@@ -9,7 +9,7 @@ SLOWLY_IN_DOUBLE_PRECISION := tests/laws/test_reversible_jump.py tests/laws/test
 	tests/laws/test_wrong_decisions.py tests/test_mode.py tests/test_optimise.py tests/test_optimise_degenerate.py \
 	tests/test_drivers.py::test_both_drivers_give_the_same_chains_bit_for_bit
 
-.PHONY: setup demo test test-slow mutants lint wheel-check bench docs clean
+.PHONY: setup demo test test-slow mutants lint wheel-check bench docs site notebooks clean
 
 setup: $(READY)
 
@@ -45,6 +45,14 @@ bench: $(READY)
 
 docs: $(READY)
 	$(BIN)/python -m pytest tests/test_docs.py -m ""
+
+site: $(READY)
+	$(BIN)/python docs/site/gather.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --config-file build/mkdocs.yml
+	@echo "build/site/index.html"
+
+notebooks: $(READY)
+	$(BIN)/python docs/site/execute.py
 
 clean:
 	rm -rf $(VENV)

@@ -36,6 +36,19 @@ FRAMES, AFTER, MISTAKES = "tests/test_frames.py::", "tests/test_after.py::", "te
 FROM_NUMPYRO, BLACKJAX = "tests/test_from_numpyro.py::", "tests/test_as_blackjax.py::"
 
 MUTANTS = {
+    # What people look at.
+    "ranks are among a chain's own draws": Mutant(
+        "diagnostics/panels.py",
+        "ranks = rankdata(draws, axis=None).reshape(draws.shape)",
+        "ranks = num_chains * rankdata(draws, axis=1)",
+        ("tests/test_report.py::test_ranks_of_chains_that_agree_are_uniform_and_others_are_not",),
+    ),
+    "gradients read no rows": Mutant(
+        "diagnostics/report.py",
+        'return float(np.mean(rows * np.maximum(run.stats.get("gradients", 1), 1)))',
+        "return float(np.mean(rows))",
+        ("tests/test_report.py::test_rows_are_compared_with_those_of_nuts",),
+    ),
     # Data frames, and what comes after the draws.
     "levels are those of the new rows": Mutant(
         "frames/read.py",

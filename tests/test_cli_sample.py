@@ -37,7 +37,6 @@ def test_from_a_file_to_a_run_and_a_report(call, tmp_path, kind, monkeypatch):
         pytest.importorskip("pyarrow", reason="reading Parquet needs PyArrow")
     made = []
     monkeypatch.setattr("tallmc.commands.sample.write_report", lambda runs, path, title: made.append((path, title)))
-    monkeypatch.setattr("tallmc.commands.sample.import_plotting", lambda: None)
     source, out = written(tmp_path, kind), tmp_path / "run.zarr"
     result = call(source, "--model", "logistic", "--target", "late", "--out", out, *SHORT)
     assert result.exit_code == 0, result.output

@@ -101,7 +101,6 @@ def test_they_survive_saving_extending_and_an_audit(run, tmp_path):
 
 
 def test_a_report_shows_them(run, tmp_path):
-    pytest.importorskip("arviz_plots")
     text = write_report({"run": run}, tmp_path / "report.html").read_text()
     assert "flag" in text
 

@@ -11,6 +11,7 @@ import pytest
 
 from tallmc.numerics import programs
 from tallmc.numerics.programs import forget_programs, program, programs_ledger
+from tallmc.run import native as native_module
 from tallmc.run.native import native
 from tests.programs_to_compile import KEYS, LINE, X, assert_same, cost, everything, value
 
@@ -176,3 +177,19 @@ def test_a_native_loop_is_the_loop_and_can_be_prepared():
 def test_a_compiler_that_cannot_be_quick_compiles_all_the_same(monkeypatch):
     monkeypatch.setattr(programs, "COMPILED_SOON", {"xla_no_such_option": "1"})
     assert_same(program(lambda x: jnp.sinh(x) + 1)(X), eqx.filter_jit(lambda x: jnp.sinh(x) + 1)(X))
+
+
+def test_a_native_loop_runs_where_its_option_is_unknown(monkeypatch):
+    monkeypatch.setattr(native_module, "_EMIT_EVERYTHING", {"xla_no_such_option": ""})
+    native_module._emit_everything.cache_clear()
+    try:
+        assert native_module._emit_everything() == {}
+        ours = native(lambda x: jax.lax.fori_loop(0, 3, lambda _, x: x * 1.5, x))
+        np.testing.assert_allclose(ours(X), X * 1.5**3, rtol=1e-6)
+    finally:
+        native_module._emit_everything.cache_clear()
+
+
+def test_an_option_that_somebody_asked_for_is_not_dropped():
+    with pytest.raises((jax.errors.JaxRuntimeError, ValueError), match="xla_no_such_option"):
+        program(lambda x: jnp.cosh(x) + 1, compiler_options={"xla_no_such_option": "1"})(X)

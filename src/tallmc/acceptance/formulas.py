@@ -62,4 +62,5 @@ class Barker(Formula):
         return jax.random.logistic(key, (), offset.dtype) - offset
 
 
-METROPOLIS, BARKER = Metropolis(), Barker()
+METROPOLIS = Metropolis()
+BARKER = Barker()

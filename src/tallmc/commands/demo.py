@@ -11,7 +11,6 @@ from rich.table import Table
 
 from tallmc.acceptance import Exact
 from tallmc.commands.stopwatch import Stopwatch
-from tallmc.diagnostics.plots import import_plotting
 from tallmc.diagnostics.report import write_report
 from tallmc.kernel import Kernel
 from tallmc.metropolis import MetropolisHastings
@@ -73,7 +72,7 @@ class TimedRun:
 
 def run_demo(settings: DemoSettings, console: Console) -> None:
     """The command `tallmc demo`: samples by `tm.sample` and by tests on all rows, prints both and writes a report."""
-    report = _writable_report(settings.report, console)
+    report = _writable_report(settings.report)
     X, y, _ = generate_logistic(settings.rows, settings.columns, settings.seed)
     posterior = logistic_regression(X, y, temperature=settings.temperature)
     console.print(
@@ -95,14 +94,9 @@ def run_demo(settings: DemoSettings, console: Console) -> None:
         console.print(f"Report: {report}", soft_wrap=True)
 
 
-def _writable_report(path: Path | None, console: Console) -> Path | None:
+def _writable_report(path: Path | None) -> Path | None:
     """Finds out before the work, not after it, whether a report can be written."""
     if path is None:
-        return None
-    try:
-        import_plotting()
-    except ImportError as error:
-        console.print(f"No report will be written: {error}", markup=False)
         return None
     if not path.parent.is_dir() or path.is_dir():
         raise ValueError(f"cannot write the report to {path}; name a file in a directory that exists")

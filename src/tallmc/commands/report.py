@@ -6,7 +6,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tallmc.diagnostics import plots
 from tallmc.diagnostics.report import write_report
 from tallmc.run import load
 
@@ -31,10 +30,5 @@ def run_report(path: Path, output: Path, module: str | None, console: Console) -
     run = load(path)
     console.print(f"{run.num_draws:,} draws of each of {run.num_chains} chains\n", highlight=False)
     console.print(str(run.summary()), markup=False, highlight=False, soft_wrap=True)
-    try:
-        plots.import_plotting()
-    except ImportError as error:
-        console.print(f"\nNo report will be written: {error}", markup=False, highlight=False, soft_wrap=True)
-        return
     write_report({path.name: run}, output, title=f"Posterior of {path.name}")
     console.print(f"\nReport: {output}", markup=False, highlight=False, soft_wrap=True)

@@ -12,7 +12,6 @@ from tallmc import models
 from tallmc.bridges.noise import noise_left
 from tallmc.commands.model_names import ModelName
 from tallmc.commands.table import Table, read_table
-from tallmc.diagnostics.plots import import_plotting
 from tallmc.diagnostics.report import write_report
 from tallmc.posterior import Posterior
 from tallmc.run import Run
@@ -127,11 +126,6 @@ def _print(run: Run, names: tuple[str, ...], console: Console) -> None:
 
 
 def _report(run: Run, path: Path, settings: SampleSettings, console: Console) -> None:
-    try:
-        import_plotting()
-    except ImportError as error:
-        console.print(f"No report was written: {error}", markup=False, soft_wrap=True)
-        return
     title = f"{settings.model.value.capitalize()} regression of {settings.target}, {settings.source.name}"
     write_report({settings.target: run}, path, title)
     console.print(f"Report: {path}", markup=False, soft_wrap=True)

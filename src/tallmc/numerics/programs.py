@@ -337,7 +337,7 @@ def _executable(
 def _compiled(lowered: jax.stages.Lowered, options: dict) -> jax.stages.Compiled:
     try:
         return lowered.compile(compiler_options=options or None)
-    except jax.errors.JaxRuntimeError:
+    except (jax.errors.JaxRuntimeError, ValueError):
         # A version of XLA may not know how to be quick. To ask beforehand would take a program of its own.
         known = {name: value for name, value in options.items() if name not in COMPILED_SOON}
         if len(known) == len(options):

@@ -50,17 +50,19 @@ def native(function: Callable[..., Any]) -> Native:
     return Native(function)
 
 
+# Keeps XLA from calling a library for large sums of products: a call cannot be part of one piece of machine code.
+_EMIT_EVERYTHING = {"xla_cpu_experimental_ynn_fusion_type": ""}
+
+
 @functools.cache
 def _emit_everything() -> dict[str, str]:
-    """Options that keep XLA from calling a library for large sums of products: a call cannot be part of one piece of
-    machine code. Empty if this version of XLA does not know them."""
-    options = {"xla_cpu_experimental_ynn_fusion_type": ""}
+    """These options, or none if this version of XLA does not know them: they are private to it, and come and go."""
     with jax.default_device(jax.local_devices(backend="cpu")[0]):
         try:
-            jax.jit(lambda x: x + 1, compiler_options=options)(0.0)
-        except jax.errors.JaxRuntimeError:
+            jax.jit(lambda x: x + 1, compiler_options=_EMIT_EVERYTHING)(0.0)
+        except (jax.errors.JaxRuntimeError, ValueError):
             return {}
-    return options
+    return _EMIT_EVERYTHING
 
 
 def _one_of_each(args: PyTree) -> list[Array]:
