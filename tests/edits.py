@@ -522,7 +522,7 @@ MUTANTS = {
         "posterior/predictors.py",
         "return _LINEAR if name in _MULTIPLYING and len(moving) == 1 else _ELSE",
         "return _LINEAR if name in _MULTIPLYING else _ELSE",
-        ("tests/test_predictors.py::test_predictors_and_link_are_the_likelihood[_linear]",),
+        ("tests/test_predictors.py::test_predictors_and_link_are_the_likelihood[_stretched]",),
     ),
     "what a row picks out is added to the first coordinate": Mutant(
         "posterior/block_sums.py",

@@ -29,6 +29,12 @@ def _linear(p, row):
     return -0.5 * ((row["y"] - row["x"] @ p["b"]) / jnp.exp(p["s"])) ** 2 - p["s"]
 
 
+def _stretched(p, row):
+    """A product of two that are linear, which is not."""
+    z = p["s"] * (row["x"] @ p["b"])
+    return row["y"] * z - jax.nn.softplus(z)
+
+
 def _logistic(p, row):
     z = row["x"] @ p["b"] + p["s"]
     return row["y"] * z - jax.nn.softplus(z)
@@ -97,6 +103,7 @@ SIZE = NUM_GROUPS + 3 + 1 + 3 * NUM_GROUPS
 # The predictors of each, and how many of the coordinates that a row looks at are the same for all rows.
 FORMS = [
     (_linear, 2, 4),
+    (_stretched, 2, 4),
     (_logistic, 1, 4),
     (_by_hand, 1, 5),
     (_groups, 1, 3),
