@@ -715,7 +715,7 @@ MUTANTS = {
         "run/files.py",
         'temporary = path.with_name(f"{path.name}{_TEMPORARY}")',
         "temporary = path",
-        (STORES + "test_stopped_at_any_operation_it_goes_on",),
+        (STORES + "test_a_file_is_there_as_a_whole_or_as_it_was",),
     ),
     "draws are counted before their chunk is there": Mutant(
         "run/stored.py",

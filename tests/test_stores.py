@@ -98,6 +98,20 @@ def stop_and_go_on(monkeypatch, tmp_path, uninterrupted, instants):
         same(uninterrupted, tm.load(path))
 
 
+def test_a_file_is_there_as_a_whole_or_as_it_was(tmp_path):
+    path = tmp_path / "checkpoint"
+    path.write_bytes(b"before")
+
+    def torn(file):
+        file.write(b"after")
+        file.flush()
+        raise OSError("no space left")
+
+    with pytest.raises(OSError, match="no space left"):
+        files.write(path, torn)
+    assert path.read_bytes() == b"before"
+
+
 def test_stopped_at_any_operation_it_goes_on(monkeypatch, tmp_path, uninterrupted):
     stop_and_go_on(monkeypatch, tmp_path, uninterrupted, 20)
 
