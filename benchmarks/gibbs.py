@@ -10,7 +10,7 @@ import numba
 import numpy as np
 
 import tallmc as tm
-from tallmc.reproduce.gibbs_field import BATCH, DEGREE, DRIVER, moments, quiet, updates_of
+from tallmc.reproduce.gibbs_field import BATCH, DEGREE, DRIVER, enumerated_field, moments, quiet, updates_of
 from tallmc.run.drive import drive
 
 EPSILONS = (0.01, 0.05, 0.1, 0.2)
@@ -113,14 +113,7 @@ def textbook_sweeps(
 
 def small_field() -> Iterator[tuple[str, str, str]]:
     """Ten variables, 4,000 factors: all assignments can be counted."""
-    generator = np.random.default_rng(0)
-    scopes = np.stack([generator.permutation(10)[:3] for _ in range(4000)])
-    field = tm.models.random_field(scopes, (0.04 * generator.normal(size=(4000, 2, 2, 2))).astype(np.float32))
-    every = ((np.arange(1024)[:, None] >> np.arange(9, -1, -1)) & 1).astype(np.int32)
-    scope, table = field.data["scope"], np.asarray(field.data["log_table"], float)
-    log_density = sum(table[(f, *every[:, scope[f]].T)] for f in range(4000))
-    expected = np.exp(log_density - np.max(log_density))
-    expected /= expected.sum()
+    field, expected = enumerated_field()
     for rule in (tm.ExactBarker(), tm.AustereMH(0.01, 100), tm.AustereMH(0.1, 100)):
         run = quiet(field, rule, num_samples=50_000, num_warmup=100, num_chains=4)
         states = run.samples @ (1 << np.arange(9, -1, -1))

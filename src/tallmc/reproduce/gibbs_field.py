@@ -66,6 +66,19 @@ def updates_of(field: tm.Posterior, values: np.ndarray, site: int, epsilon: floa
     return float(np.mean(np.asarray(taken)[:, site])), float(np.mean(rows)) / DEGREE
 
 
+def enumerated_field() -> tuple[tm.Posterior, np.ndarray]:
+    """Ten variables and 4,000 factors, and the probability of each of the 1,024 assignments."""
+    generator = np.random.default_rng(0)
+    scopes = np.stack([generator.permutation(10)[:3] for _ in range(4000)])
+    field = tm.models.random_field(scopes, (0.04 * generator.normal(size=(4000, 2, 2, 2))).astype(np.float32))
+    every = ((np.arange(1024)[:, None] >> np.arange(9, -1, -1)) & 1).astype(np.int32)
+    scope, table = field.data["scope"], np.asarray(field.data["log_table"], float)
+    log_density = sum(table[(f, *every[:, scope[f]].T)] for f in range(4000))
+    expected = np.exp(log_density - np.max(log_density))
+    expected /= expected.sum()
+    return field, expected
+
+
 @dataclasses.dataclass(frozen=True)
 class GibbsField(Kind):
     """Supplement F.1 of Korattikara et al. (2014).
@@ -160,14 +173,7 @@ class GibbsField(Kind):
 
     def _small(self) -> Measured:
         """Ten variables, 4,000 factors: total variation of the draws to the enumerated field."""
-        generator = np.random.default_rng(0)
-        scopes = np.stack([generator.permutation(10)[:3] for _ in range(4000)])
-        field = tm.models.random_field(scopes, (0.04 * generator.normal(size=(4000, 2, 2, 2))).astype(np.float32))
-        every = ((np.arange(1024)[:, None] >> np.arange(9, -1, -1)) & 1).astype(np.int32)
-        scope, table = field.data["scope"], np.asarray(field.data["log_table"], float)
-        log_density = sum(table[(f, *every[:, scope[f]].T)] for f in range(4000))
-        expected = np.exp(log_density - np.max(log_density))
-        expected /= expected.sum()
+        field, expected = enumerated_field()
         figures = {}
         for name, rule in (("exact", tm.ExactBarker()), ("epsilon 0.1", tm.AustereMH(0.1, 100))):
             run = quiet(field, rule, num_samples=self.small_sweeps, num_warmup=100, num_chains=2, rng_key=self.seed)
